@@ -6,3 +6,4 @@ pub mod delivery;
 pub mod envelope;
 pub mod failure;
 pub mod ids;
+pub mod verify;
