@@ -4,6 +4,8 @@ pub mod batch;
 pub mod cf;
 pub mod delivery;
 pub mod envelope;
+pub mod etf;
 pub mod failure;
 pub mod ids;
+pub mod value_version;
 pub mod verify;
