@@ -2,7 +2,11 @@
 
 pub mod batch;
 pub mod cf;
+pub mod counters;
 pub mod delivery;
 pub mod envelope;
 pub mod failure;
 pub mod ids;
+pub mod keys;
+pub mod ops;
+pub mod retry;
