@@ -4,6 +4,8 @@ mod clock;
 mod entropy;
 mod events;
 mod kv;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod sink;
 
 pub use clock::Clock;
