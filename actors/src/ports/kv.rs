@@ -78,8 +78,8 @@ pub struct StoreStats {
 /// An open database. Dropping it closes it, sooner or later; [`Engine::close`] says when it is done.
 #[async_trait]
 pub trait Kv: Send + Sync + 'static {
-    /// Applies `batch` whole: readers see it, a power cut may still lose it. Batches of one lane land in the order they
-    /// were handed over, and a batch that was handed over lands although its caller is gone.
+    /// Applies `batch` whole: readers see it, a power cut may still lose it. Batches of [`Lane::Commit`] land
+    /// in the order they were handed over, and a batch that was handed over lands although its caller is gone.
     ///
     /// # Errors
     /// The batch may or may not have reached the log, and may show up after the next open: whoever cares must fence.

@@ -1,6 +1,8 @@
 //! What the node needs from the world. `src/` implements these for real, `sim` in memory.
 
 mod clock;
+#[cfg(feature = "sim")]
+pub mod contract;
 mod entropy;
 mod events;
 mod kv;

@@ -7,7 +7,7 @@ use super::*;
 use crate::model::batch::Batch;
 use crate::model::cf::Cf;
 use crate::model::failure::FailureClass;
-use crate::ports::{Engine, Kv, KvError, Lane, OpenError};
+use crate::ports::{Engine, Kv, KvError, Lane, OpenError, contract};
 
 fn put(key: &str) -> Batch {
     let mut batch = Batch::default();
@@ -37,6 +37,11 @@ fn seen(disk: &SimDisk) -> Vec<String> {
 
 fn durable(disk: &SimDisk) -> Vec<String> {
     keys(&disk.durable_rows(Cf::Hooks))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_simulated_store_keeps_the_contract() {
+    contract::holds_for(|| SimEngine::on(&SimDisk::empty())).await;
 }
 
 #[tokio::test(start_paused = true)]
