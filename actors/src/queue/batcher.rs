@@ -21,7 +21,9 @@ use super::ledger::Ledger;
 use super::reply::{Refusal, Reply, Waiting, reply};
 use super::writer::{CommitEntry, WriterHandle};
 use crate::model::delivery::PendingRow;
-use crate::model::envelope::{Envelope, ValueVersion};
+use crate::model::envelope::Envelope;
+use crate::model::ops::stored_size;
+use crate::model::value_version::ValueVersion;
 use crate::supervision::{Crash, Doorbell, Slot};
 
 pub enum BatcherMsg {
@@ -183,7 +185,7 @@ impl BatcherState {
 fn encode(buffered: Buffered, version: ValueVersion) -> CommitEntry {
     let Buffered { hook: NewHook { envelope, sinks }, reply, permit, deadline } = buffered;
     let value = Bytes::from(envelope.encode(version));
-    let size = u32::try_from(value.len()).unwrap_or(u32::MAX);
+    let size = stored_size(&value);
     let row = |module: &&'static str| PendingRow::new(module, &envelope.source_id, size, version);
     let rows = sinks.iter().map(row).collect();
     CommitEntry { tenant: envelope.tenant().to_owned(), value, rows, reply, permit, deadline }

@@ -10,7 +10,7 @@ use crate::model::envelope::Envelope;
 use crate::model::failure::FailureClass;
 use crate::model::ids::{Seq, TenantOrd};
 use crate::model::keys::{ArchiveKey, DeliveryKey, HookKey, TenantNameKey, is_sentinel};
-use crate::model::ops::{FencedHook, Ops};
+use crate::model::ops::{FencedHook, Ops, stored_size};
 use crate::ports::{Direction, KvError, Lane, Scan};
 use crate::store::StoreHandle;
 
@@ -54,18 +54,19 @@ async fn delete_chunk(store: &StoreHandle, first: Seq, last: Seq) -> Result<bool
     let hooks = store
         .scan(Scan {
             cf: Cf::Hooks,
-            range: HookKey::span(first, last),
+            range: HookKey::between(first, last.plus(1)),
             direction: Direction::Forward,
             max_rows: CHUNK_HOOKS,
             max_bytes: CHUNK_BYTES,
         })
         .await?;
-    let mut ops = Ops::new();
+    let mut ops = Ops::default();
     for (key, value) in &hooks.pairs {
         if is_sentinel(Cf::Hooks, key, value) {
             continue;
         }
-        let HookKey(seq) = HookKey::decode(key).ok_or_else(|| corrupt("a key of the hooks family"))?;
+        let HookKey(seq) =
+            HookKey::decode(key).ok_or_else(|| corrupt("a key of the hooks family"))?;
         fence_hook(store, seq, value, &mut ops).await?;
     }
     let batch = ops.finish();
@@ -94,20 +95,22 @@ async fn fence_hook(
         .await?;
     let mut owed = Vec::with_capacity(rows.pairs.len());
     for (key, row) in &rows.pairs {
-        let key = DeliveryKey::decode(key).ok_or_else(|| corrupt("a key of the deliveries family"))?;
+        let key =
+            DeliveryKey::decode(key).ok_or_else(|| corrupt("a key of the deliveries family"))?;
         let row = DeliveryRow::decode(row).map_err(|error| corrupt(&error.to_string()))?;
-        owed.push((key.sink, row.at_ms, row.size));
+        owed.push((key.sink, row.at_ms));
     }
-    let archive = store.get(Cf::Index, &ArchiveKey { seq }.encode())?.is_some();
-    let value_size = u32::try_from(value.len()).unwrap_or(u32::MAX);
-    ops.fence_hook(&FencedHook { seq, tenant, value_size, rows: &owed, archive });
+    let archive = store.get(Cf::Index, &ArchiveKey(seq).encode())?.is_some();
+    let size = stored_size(value);
+    ops.fence_hook(&FencedHook { seq, tenant, size, rows: &owed, archive });
     Ok(())
 }
 
 fn ordinal(store: &StoreHandle, tenant: &str) -> Result<TenantOrd, KvError> {
-    let ord = store.get(Cf::Tenants, &TenantNameKey::encode(tenant))?;
-    let ord = ord.and_then(|bytes| <[u8; 4]>::try_from(bytes).ok()).map(u32::from_be_bytes);
-    ord.map(TenantOrd).ok_or_else(|| corrupt("the ordinal of a committed hook's tenant"))
+    let ord = store.get(Cf::Tenants, &TenantNameKey(tenant).encode())?;
+    ord.as_deref()
+        .and_then(TenantNameKey::read_value)
+        .ok_or_else(|| corrupt("the ordinal of a committed hook's tenant"))
 }
 
 fn corrupt(what: &str) -> KvError {

@@ -71,7 +71,14 @@ impl GroupPlan {
     }
 
     /// A hook owed to nobody is acked with a seq and not stored.
-    fn write(&self, ops: &mut Ops, seq: Seq, tenant: TenantOrd, entry: &CommitEntry, rows: &mut Vec<u8>) {
+    fn write(
+        &self,
+        ops: &mut Ops,
+        seq: Seq,
+        tenant: TenantOrd,
+        entry: &CommitEntry,
+        rows: &mut Vec<u8>,
+    ) {
         if entry.rows.is_empty() && !self.archive {
             return;
         }
@@ -87,7 +94,7 @@ impl GroupPlan {
             stamped.push((sink, rows.get(start..end).unwrap_or_default()));
             start = end;
         }
-        ops.commit_hook(&NewHook {
+        ops.commit_hook(NewHook {
             seq,
             tenant,
             at_ms: self.at_ms,

@@ -88,7 +88,8 @@ impl Ledger {
     pub fn take_synced(&self, last: Seq) -> Vec<Group> {
         let mut groups = self.groups();
         let applied = groups.applied;
-        let covered = groups.open.iter().take(applied).take_while(|group| group.last <= last).count();
+        let covered =
+            groups.open.iter().take(applied).take_while(|group| group.last <= last).count();
         groups.applied -= covered;
         groups.open.drain(..covered).collect()
     }

@@ -51,7 +51,7 @@ pub struct Waiting {
 }
 
 /// A connected pair.
-pub fn reply() -> (Reply, Waiting) {
+pub(super) fn reply() -> (Reply, Waiting) {
     let (sender, receiver) = oneshot::channel();
     let state = Arc::new(AtomicU8::new(WAITING));
     (Reply { sender: Some(sender), state: Arc::clone(&state) }, Waiting { receiver, state })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::model::cf::Cf;
 use crate::model::ids::TenantOrd;
-use crate::model::keys::{META_NEXT_ORD, TenantKey, decode_next_ord};
+use crate::model::keys::{META_NEXT_ORD, TenantKey, read_tolerant};
 use crate::ports::{Direction, KvError, Scan};
 use crate::store::StoreHandle;
 
@@ -32,7 +32,9 @@ impl Tenants {
     /// Reads them all. The next ordinal is above every one in use, whatever the marker says.
     pub(super) async fn load(store: &StoreHandle) -> Result<Self, KvError> {
         let marker = store.get(Cf::Default, META_NEXT_ORD)?;
-        let mut next = marker.as_deref().and_then(decode_next_ord).unwrap_or(TenantOrd::FIRST.0);
+        let marker =
+            marker.as_deref().and_then(read_tolerant).and_then(|next| u32::try_from(next).ok());
+        let mut next = marker.unwrap_or(TenantOrd::FIRST.0);
         let mut by_id = BTreeMap::new();
         let mut range = TenantKey::all();
         loop {
@@ -55,7 +57,13 @@ impl Tenants {
 
     fn chunk(range: std::ops::Range<Vec<u8>>) -> Scan {
         let max_bytes = usize::MAX;
-        Scan { cf: Cf::Tenants, range, direction: Direction::Forward, max_rows: CHUNK_ROWS, max_bytes }
+        Scan {
+            cf: Cf::Tenants,
+            range,
+            direction: Direction::Forward,
+            max_rows: CHUNK_ROWS,
+            max_bytes,
+        }
     }
 
     pub(super) fn resolve(&mut self, id: &str, max: u32) -> Resolved {
@@ -72,7 +80,7 @@ impl Tenants {
     }
 
     /// The ordinal the next new tenant will get.
-    pub(super) fn next(&self) -> u32 {
-        self.next
+    pub(super) fn next(&self) -> TenantOrd {
+        TenantOrd(self.next)
     }
 }

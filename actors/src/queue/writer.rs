@@ -30,7 +30,7 @@ use super::tenants::Tenants;
 use crate::model::cf::Cf;
 use crate::model::delivery::PendingRow;
 use crate::model::ids::Seq;
-use crate::model::keys::{HookKey, META_NEXT_SEQ, decode_u64};
+use crate::model::keys::{HookKey, META_NEXT_SEQ, is_sentinel, read_u64};
 use crate::ports::{Clock, Direction, Event, Events, KvError, Lane, Scan};
 use crate::store::{StoreConfig, StoreHandle};
 use crate::supervision::{Crash, Doorbell, Slot};
@@ -98,7 +98,8 @@ impl WriterHandle {
     pub fn new(config: &BatcherConfig) -> Self {
         let slot = Slot::default();
         // One group in hand and one queued behind it.
-        let room_bytes = config.group_commit_max_bytes.saturating_mul(2).min(Semaphore::MAX_PERMITS);
+        let room_bytes =
+            config.group_commit_max_bytes.saturating_mul(2).min(Semaphore::MAX_PERMITS);
         Self {
             bell: Doorbell::new(&slot, || WriterMsg::Commit),
             slot,
@@ -230,7 +231,7 @@ impl WriterState {
     async fn read_back(&mut self) -> Result<(), KvError> {
         let store = &self.args.store;
         let marker = store.get(Cf::Default, META_NEXT_SEQ)?;
-        let marker = marker.as_deref().and_then(decode_u64).map_or(Seq::FIRST, Seq);
+        let marker = marker.as_deref().and_then(read_u64).map_or(Seq::FIRST, Seq);
         let last = last_hook(store).await?.map_or(Seq::FIRST, |seq| seq.plus(1));
         self.next_seq = self.next_seq.max(marker).max(last);
         let tenants = Tenants::load(store).await?;
@@ -264,13 +265,21 @@ impl WriterState {
         let mut batches = Vec::new();
         let (mut hooks, mut bytes) = (0, 0);
         self.take_up_to_caps(&mut batches, &mut hooks, &mut bytes);
-        if hooks > 0 && hooks < self.last_group_hooks / 2 && self.last_group_hooks >= LARGE_GROUP_HOOKS {
+        if hooks > 0
+            && hooks < self.last_group_hooks / 2
+            && self.last_group_hooks >= LARGE_GROUP_HOOKS
+        {
             self.linger(&mut batches, &mut hooks, &mut bytes).await;
         }
         batches
     }
 
-    fn take_up_to_caps(&self, batches: &mut Vec<CommitBatch>, hooks: &mut usize, bytes: &mut usize) {
+    fn take_up_to_caps(
+        &self,
+        batches: &mut Vec<CommitBatch>,
+        hooks: &mut usize,
+        bytes: &mut usize,
+    ) {
         let config = &self.args.config;
         let fits = |next: &CommitBatch, hooks: usize, bytes: usize| {
             hooks == 0
@@ -395,11 +404,12 @@ async fn last_hook(store: &StoreHandle) -> Result<Option<Seq>, KvError> {
             cf: Cf::Hooks,
             range: HookKey::all(),
             direction: Direction::Reverse,
-            max_rows: 1,
+            max_rows: 2,
             max_bytes: usize::MAX,
         })
         .await?;
-    Ok(page.pairs.first().and_then(|(key, _)| HookKey::decode(key)).map(|HookKey(seq)| seq))
+    let mut hooks = page.pairs.iter().filter(|(key, value)| !is_sentinel(Cf::Hooks, key, value));
+    Ok(hooks.next().and_then(|(key, _)| HookKey::decode(key)).map(|HookKey(seq)| seq))
 }
 
 /// The broken build a drill must catch: it answers before the group is applied.

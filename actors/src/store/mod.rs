@@ -22,7 +22,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-pub use boot::{BootError, STORE_FORMAT};
+pub use boot::BootError;
 pub use config::StoreConfig;
 pub use handle::{Lease, StoreHandle, StoreState};
 pub use reopen::{PROBE_RETRY, ReopenPlan};
@@ -78,12 +78,8 @@ impl Actor for Store {
         _: ActorRef<StoreMsg>,
         args: StoreArgs,
     ) -> Result<StoreActorState, ActorProcessingErr> {
-        let mut state = StoreActorState {
-            args,
-            plan: ReopenPlan::default(),
-            last_reopen: None,
-            waking: false,
-        };
+        let state =
+            StoreActorState { args, plan: ReopenPlan::default(), last_reopen: None, waking: false };
         // A predecessor that crashed left its database behind the door.
         state.close().await;
         state.open().await?;

@@ -7,8 +7,10 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::StoreHandle;
+use crate::model::batch::Batch;
+use crate::model::cf::Cf;
 use crate::model::failure::FailureClass;
-use crate::model::ops::Ops;
+use crate::model::keys::{META_READY_PROBE, u64_value};
 use crate::ports::{Clock, Lane};
 
 /// How long one probe's answer stands.
@@ -53,9 +55,9 @@ impl Readiness {
     }
 
     async fn probe(&self) -> Option<FailureClass> {
-        let mut ops = Ops::new();
-        ops.set_ready_probe(self.clock.now_ms());
-        let probed = self.store.apply_synced(ops.finish(), Lane::Background).await;
+        let mut probe = Batch::default();
+        probe.put(Cf::Default, META_READY_PROBE, &u64_value(self.clock.now_ms()));
+        let probed = self.store.apply_synced(probe, Lane::Background).await;
         probed.err().map(|error| error.class)
     }
 }

@@ -45,7 +45,10 @@ mod tests {
         let after = |since: Option<u64>| {
             ReopenPlan::after_report(&config, since.map(Duration::from_millis)).as_millis()
         };
-        assert_eq!([after(None), after(Some(0)), after(Some(1_500)), after(Some(9_000))], [0, 5_000, 3_500, 0]);
+        assert_eq!(
+            [after(None), after(Some(0)), after(Some(1_500)), after(Some(9_000))],
+            [0, 5_000, 3_500, 0]
+        );
     }
 
     #[test]
