@@ -225,6 +225,8 @@ fn a_timestamp_is_the_integer_it_begins_with() {
         ("99999999999999999999999999", Err(Reason::TimestampOutOfTolerance)),
         ("-99999999999999999999999999", Err(Reason::TimestampOutOfTolerance)),
         ("9223372036854775808", Err(Reason::TimestampOutOfTolerance)),
+        // 2^64 more than now.
+        ("18446744075397720616", Err(Reason::TimestampOutOfTolerance)),
         ("x1688169000", Err(Reason::MalformedSignature)),
         (" 1688169000", Err(Reason::MalformedSignature)),
         ("--1688169000", Err(Reason::MalformedSignature)),
@@ -400,6 +402,10 @@ fn a_secret_is_used_as_its_scheme_says() {
             "{written}"
         );
     }
+    // Bits that are no whole byte are let go.
+    let sent = signed("standard_webhooks", "whsec_AAA=", BODY, &NOW.to_string());
+    assert_eq!(preset("standard_webhooks", "whsec_AAB=").verify(&sent, BODY, NOW), Ok(()));
+
     let sent = signed("stripe", secret, BODY, &NOW.to_string());
     assert_eq!(preset("stripe", secret).verify(&sent, BODY, NOW), Ok(()));
     assert_eq!(preset("stripe", &secret[6..]).verify(&sent, BODY, NOW), Err(Reason::NoMatch));

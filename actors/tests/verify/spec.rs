@@ -29,6 +29,8 @@ fn every_documented_type_builds() {
     let custom =
         verifier(json!({"type": "hmac", "secret": "s", "signature_header": "X-Signature"}));
     assert_eq!(custom.scheme_name(), Some("custom"));
+    let most: Vec<String> = (0..8).map(|n| format!("secret {n}")).collect();
+    assert_eq!(verifier(json!({"type": "github", "secret": most})).scheme_name(), Some("github"));
     let unverified = VerifySpec::default();
     assert!(matches!(unverified.build(), Ok(Verifier::None)));
 }
