@@ -67,14 +67,29 @@ fn every_key_and_every_fixed_value_has_its_documented_bytes() {
     all.check("due", DueKey { tenant, at_ms, seq, sink }, |v| v.encode(), DueKey::decode);
     all.check("claimed", ClaimedKey { tenant, seq, sink }, |v| v.encode(), ClaimedKey::decode);
     all.check("dead", DeadKey { at_ms, seq, sink }, |v| v.encode(), DeadKey::decode);
-    all.check("dead_by_tenant", DeadByTenantKey { tenant, at_ms, seq, sink }, |v| v.encode(), DeadByTenantKey::decode);
+    all.check(
+        "dead_by_tenant",
+        DeadByTenantKey { tenant, at_ms, seq, sink },
+        |v| v.encode(),
+        DeadByTenantKey::decode,
+    );
     all.check("active", ActiveKey::at(at_ms, tenant), |v| v.encode(), ActiveKey::decode);
     all.check("archive", ArchiveKey(seq), |v| v.encode(), ArchiveKey::decode);
-    all.check("cleared_delivery", ClearedKey::delivery(seq, sink), |v| v.encode(), ClearedKey::decode);
+    all.check(
+        "cleared_delivery",
+        ClearedKey::delivery(seq, sink),
+        |v| v.encode(),
+        ClearedKey::decode,
+    );
     all.check("cleared_archive", ClearedKey::archive(seq), |v| v.encode(), ClearedKey::decode);
     all.check("claim_ref", ClaimRefKey(seq), |v| v.encode(), ClaimRefKey::decode);
     all.check("segment", SegmentKey(seq), |v| v.encode(), SegmentKey::decode);
-    all.check("legacy_location", LegacyLocationKey(ID.as_bytes()), |v| v.encode(), LegacyLocationKey::decode);
+    all.check(
+        "legacy_location",
+        LegacyLocationKey(ID.as_bytes()),
+        |v| v.encode(),
+        LegacyLocationKey::decode,
+    );
     all.check("tenant", TenantKey(tenant), |v| v.encode(), TenantKey::decode);
     all.check("tenant_name", TenantNameKey("acme"), |v| v.encode(), TenantNameKey::decode);
 
@@ -82,12 +97,27 @@ fn every_key_and_every_fixed_value_has_its_documented_bytes() {
     all.check("lease", lease, |v| v.encode(), LeaseKey::decode);
     let dedupe = DedupeKey::new("acme", "github", b"d1").unwrap();
     all.check("dedupe", dedupe, |v| v.encode(), DedupeKey::decode);
-    all.check("expiry", ExpiryKey { expires_at_ms: EXPIRES_AT_MS, dedupe }, |v| v.encode(), ExpiryKey::decode);
+    all.check(
+        "expiry",
+        ExpiryKey { expires_at_ms: EXPIRES_AT_MS, dedupe },
+        |v| v.encode(),
+        ExpiryKey::decode,
+    );
 
     let (lane, third) = (LANE, 3);
-    all.check("lane_member", LaneMemberKey { tenant, lane, seq, sink: third }, |v| v.encode(), LaneMemberKey::decode);
+    all.check(
+        "lane_member",
+        LaneMemberKey { tenant, lane, seq, sink: third },
+        |v| v.encode(),
+        LaneMemberKey::decode,
+    );
     all.check("lane_head", LaneHeadKey { tenant, lane }, |v| v.encode(), LaneHeadKey::decode);
-    all.check("lane_head_value", LaneHeadValue { seq, sink: third }, |v| v.encode(), LaneHeadValue::decode);
+    all.check(
+        "lane_head_value",
+        LaneHeadValue { seq, sink: third },
+        |v| v.encode(),
+        LaneHeadValue::decode,
+    );
     all.check("lane_marker", LaneMarkerKey { tenant, lane }, |v| v.encode(), LaneMarkerKey::decode);
 
     let node = TenantOrd::NODE;
@@ -97,20 +127,50 @@ fn every_key_and_every_fixed_value_has_its_documented_bytes() {
     all.check("counter_tenant_dead_bytes", dead_bytes, |v| v.encode(), CounterKey::decode);
 
     let held = |part| QuarantineKey { part, received_at_ms: at_ms, id: ID.as_bytes() };
-    all.check("quarantine_summary", held(QuarantinePart::Summary), |v| v.encode(), QuarantineKey::decode);
+    all.check(
+        "quarantine_summary",
+        held(QuarantinePart::Summary),
+        |v| v.encode(),
+        QuarantineKey::decode,
+    );
     all.check("quarantine_body", held(QuarantinePart::Body), |v| v.encode(), QuarantineKey::decode);
     all.check("audit", AuditKey { audit_seq: 7, at_ms }, |v| v.encode(), AuditKey::decode);
-    all.check("audit_pending", AuditPendingKey { audit_seq: 7 }, |v| v.encode(), AuditPendingKey::decode);
-    all.check("source", SourceKey { tenant: "acme", name: "github" }, |v| v.encode(), SourceKey::decode);
+    all.check(
+        "audit_pending",
+        AuditPendingKey { audit_seq: 7 },
+        |v| v.encode(),
+        AuditPendingKey::decode,
+    );
+    all.check(
+        "source",
+        SourceKey { tenant: "acme", name: "github" },
+        |v| v.encode(),
+        SourceKey::decode,
+    );
     let revision = SourceRevisionKey { tenant: "acme", name: "github" };
     all.check("source_revision", revision, |v| v.encode(), SourceRevisionKey::decode);
     all.check("rate_limit", RateLimitKey("acme"), |v| v.encode(), RateLimitKey::decode);
     all.check("replay", ReplayKey(ID), |v| v.encode(), ReplayKey::decode);
 
     all.check("size_value", SizeValue(1234), |v| v.encode(), SizeValue::decode);
-    all.check("due_value", DueValue { size: 1234, kind: DueKind::First }, |v| v.encode(), DueValue::decode);
-    all.check("due_value_retry", DueValue { size: 1234, kind: DueKind::Retry }, |v| v.encode(), DueValue::decode);
-    all.check("archive_value", ArchiveValue { size: 1234, tenant }, |v| v.encode(), ArchiveValue::decode);
+    all.check(
+        "due_value",
+        DueValue { size: 1234, kind: DueKind::First },
+        |v| v.encode(),
+        DueValue::decode,
+    );
+    all.check(
+        "due_value_retry",
+        DueValue { size: 1234, kind: DueKind::Retry },
+        |v| v.encode(),
+        DueValue::decode,
+    );
+    all.check(
+        "archive_value",
+        ArchiveValue { size: 1234, tenant },
+        |v| v.encode(),
+        ArchiveValue::decode,
+    );
     let original = HookId::parse(ID).unwrap();
     let live = DedupeValue { expires_at_ms: EXPIRES_AT_MS, original };
     all.check("dedupe_value", live, |v| v.encode(), DedupeValue::decode);

@@ -106,11 +106,10 @@ fn every_field_has_its_own_number_name_and_place() {
     assert_eq!(Field::from_number(0), None);
     assert_eq!(Field::from_number(13), None);
     let documented = [Field::Dedupe, Field::DeadBytes, Field::ClaimLeases];
-    assert_eq!(documented.map(|field| (field.number(), field.as_str())), [
-        (7, "dedupe"),
-        (8, "dead_bytes"),
-        (9, "claim_leases"),
-    ]);
+    assert_eq!(
+        documented.map(|field| (field.number(), field.as_str())),
+        [(7, "dedupe"), (8, "dead_bytes"), (9, "claim_leases"),]
+    );
 }
 
 proptest! {
