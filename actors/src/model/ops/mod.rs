@@ -20,7 +20,7 @@ mod commit;
 mod dispatch;
 mod reclaim;
 
-pub use commit::{FencedHook, NewHook, STORE_FORMAT, stored_size};
+pub use commit::{FencedHook, NewHook, NewRow, STORE_FORMAT, stored_size};
 
 type Deltas = [i64; Field::COUNT];
 
