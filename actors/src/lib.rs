@@ -7,6 +7,7 @@ pub mod dispatch;
 pub mod model;
 pub mod ports;
 pub mod queue;
+pub mod sources;
 pub mod store;
 pub mod supervision;
 
