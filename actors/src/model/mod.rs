@@ -3,6 +3,15 @@
 pub mod batch;
 pub mod cf;
 pub mod delivery;
+pub mod digest;
+pub mod egress;
 pub mod envelope;
+pub mod etf;
 pub mod failure;
+pub mod forward;
+pub mod http_answer;
+pub mod idempotency;
 pub mod ids;
+pub mod sink_spec;
+pub mod standard_webhooks;
+pub mod value_version;
