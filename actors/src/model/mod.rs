@@ -13,5 +13,7 @@ pub mod http_answer;
 pub mod idempotency;
 pub mod ids;
 pub mod sink_spec;
+pub mod source;
 pub mod standard_webhooks;
 pub mod value_version;
+pub mod verify;
