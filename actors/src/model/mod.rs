@@ -17,6 +17,7 @@ pub mod keys;
 pub mod ops;
 pub mod retry;
 pub mod sink_spec;
+pub mod source;
 pub mod standard_webhooks;
 pub mod value_version;
 pub mod verify;
