@@ -1,1 +1,3 @@
+//! What the node touches: adapters of the ports, and the node built from them.
 
+pub mod rocks;
