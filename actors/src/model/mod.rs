@@ -2,7 +2,13 @@
 
 pub mod batch;
 pub mod cf;
+pub mod counters;
 pub mod delivery;
 pub mod envelope;
+pub mod etf;
 pub mod failure;
 pub mod ids;
+pub mod keys;
+pub mod ops;
+pub mod retry;
+pub mod value_version;
