@@ -1,12 +1,7 @@
-<<<<<<< HEAD
 //! Ankusa node: a self-hosted webhook receiver that never answers 2xx for a hook it could still lose.
 //!
 //! This package is what the node touches: configuration, disk, network, clock. What it decides is in `ankusa-actors`.
 
 pub mod config;
 pub mod host;
-=======
-//! What the node touches: adapters of the ports, and the node built from them.
-
 pub mod rocks;
->>>>>>> rocks
