@@ -4,3 +4,4 @@
 
 pub mod config;
 pub mod host;
+pub mod telemetry;
