@@ -4,4 +4,5 @@
 
 pub mod config;
 pub mod host;
+pub mod rocks;
 pub mod telemetry;
