@@ -5,3 +5,4 @@
 pub mod config;
 pub mod host;
 pub mod rocks;
+pub mod telemetry;

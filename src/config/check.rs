@@ -75,7 +75,11 @@ fn check_http(config: &Config, errors: &mut Vec<ConfigError>) {
     }
     let (http, admin) = (&config.http, &config.admin);
     if admin.enabled && http.port == admin.port && http.port != 0 {
-        errors.push(ConfigError::must("admin.port", "another than http.port", admin.port.to_string()));
+        errors.push(ConfigError::must(
+            "admin.port",
+            "another than http.port",
+            admin.port.to_string(),
+        ));
     }
 }
 
@@ -87,7 +91,8 @@ fn is_plain_segment(segment: &str) -> bool {
 fn check_admin(config: &Config, errors: &mut Vec<ConfigError>) {
     let admin = &config.admin;
     if admin.enabled && !admin.ip.is_loopback() && admin.tokens.is_empty() {
-        let text = format!("must name at least one token, because admin.ip {} is not loopback", admin.ip);
+        let text =
+            format!("must name at least one token, because admin.ip {} is not loopback", admin.ip);
         errors.push(ConfigError::at("admin.tokens", text));
     }
     let mut names = BTreeSet::new();
@@ -106,7 +111,9 @@ fn check_admin(config: &Config, errors: &mut Vec<ConfigError>) {
         if token.scopes.is_empty() {
             errors.push(ConfigError::at(child(&key, "scopes"), "must name at least one scope"));
         }
-        for (scope_at, scope) in token.scopes.iter().enumerate().filter(|(_, scope)| !is_scope(scope)) {
+        for (scope_at, scope) in
+            token.scopes.iter().enumerate().filter(|(_, scope)| !is_scope(scope))
+        {
             let key = element(&child(&key, "scopes"), scope_at);
             let constraint = "* or <resource>:read, <resource>:write or <resource>:*";
             errors.push(ConfigError::must(key, constraint, format!("{scope:?}")));
@@ -115,9 +122,8 @@ fn check_admin(config: &Config, errors: &mut Vec<ConfigError>) {
 }
 
 fn is_scope(scope: &str) -> bool {
-    let is_resource = |name: &str| {
-        !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
-    };
+    let is_resource =
+        |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
     match scope.split_once(':') {
         Some((resource, "read" | "write" | "*")) => is_resource(resource),
         Some(_) => false,

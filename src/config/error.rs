@@ -13,7 +13,11 @@ pub enum ConfigError {
 
 impl ConfigError {
     /// `key` must be `constraint`, but is `got`.
-    pub fn must(key: impl Into<String>, constraint: impl Into<String>, got: impl Into<String>) -> Self {
+    pub fn must(
+        key: impl Into<String>,
+        constraint: impl Into<String>,
+        got: impl Into<String>,
+    ) -> Self {
         Self::Bound { key: key.into(), constraint: constraint.into(), got: got.into() }
     }
 

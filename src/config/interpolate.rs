@@ -16,7 +16,11 @@ use super::key::{child, element};
 const MAX_FILE_BYTES: u64 = 65_536;
 
 /// Replaces every reference in every string value.
-pub(super) fn interpolate(dict: &mut Dict, environment: &Environment, errors: &mut Vec<ConfigError>) {
+pub(super) fn interpolate(
+    dict: &mut Dict,
+    environment: &Environment,
+    errors: &mut Vec<ConfigError>,
+) {
     fields("", dict, environment, errors);
 }
 

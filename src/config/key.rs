@@ -2,7 +2,8 @@
 
 /// The key of `name` inside `parent`; the empty key is the whole file.
 pub(super) fn child(parent: &str, name: &str) -> String {
-    let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    let plain = !name.is_empty()
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     let name = if plain { name.to_owned() } else { format!("{name:?}") };
     if parent.is_empty() { name } else { format!("{parent}.{name}") }
 }

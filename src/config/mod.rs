@@ -142,7 +142,9 @@ impl Config {
             warnings.push("sources is empty: every hook is answered 404 unknown_source".to_owned());
         }
         if self.control.allow_crash {
-            warnings.push("control.allow_crash is on: `ankusa ctl crash` can panic this node".to_owned());
+            warnings.push(
+                "control.allow_crash is on: `ankusa ctl crash` can panic this node".to_owned(),
+            );
         }
         warnings
     }

@@ -71,7 +71,9 @@ fn redact_options(options: &mut Map<String, Value>) {
     for (key, value) in options.iter_mut() {
         match (key.as_str(), &mut *value) {
             ("url", Value::String(url)) => *url = redacted_url(url),
-            ("headers", Value::Object(headers)) => headers.values_mut().for_each(|value| *value = hidden()),
+            ("headers", Value::Object(headers)) => {
+                headers.values_mut().for_each(|value| *value = hidden())
+            }
             (key, value) => redact_unless_shown(key, value),
         }
     }
@@ -129,7 +131,10 @@ mod tests {
             ("http://127.0.0.1:9000/", "http://127.0.0.1:9000/"),
             ("https://me:pw@h.example/a", "https://[REDACTED]@h.example/a"),
             ("https://token@h.example/a", "https://[REDACTED]@h.example/a"),
-            ("https://h.example/a?key=1&other=2#at", "https://h.example/a?key=[REDACTED]&other=[REDACTED]#[REDACTED]"),
+            (
+                "https://h.example/a?key=1&other=2#at",
+                "https://h.example/a?key=[REDACTED]&other=[REDACTED]#[REDACTED]",
+            ),
             ("https://h.example/?secretflag", "https://h.example/?[REDACTED]"),
             ("no url at all", "[REDACTED]"),
         ] {

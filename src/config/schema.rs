@@ -175,10 +175,7 @@ const LATER_KEYS: &[&str] = &[
 const LATER_WORDS: &[(&str, &[&str])] = &[
     ("node.roles[]", &["claim_check"]),
     ("sources.*.on_verify_failure", &["quarantine"]),
-    (
-        "sources.*.sinks[].type",
-        &["google_pubsub", "kafka", "nats", "rabbitmq", "redis", "sqs"],
-    ),
+    ("sources.*.sinks[].type", &["google_pubsub", "kafka", "nats", "rabbitmq", "redis", "sqs"]),
     ("wal.type", &["dual", "none"]),
 ];
 

@@ -160,8 +160,7 @@ impl Shaper<'_> {
                 None
             }
             Some(_) | None => {
-                let constraint =
-                    if words.len() == 1 { all } else { format!("one of {all}") };
+                let constraint = if words.len() == 1 { all } else { format!("one of {all}") };
                 self.must(key, &constraint, &value, false)
             }
         }
