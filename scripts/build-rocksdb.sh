@@ -51,7 +51,7 @@ if [ ! -f "$out/librocksdb.a" ]; then
   done <"$sys_dir/rocksdb_lib_sources.txt"
   cp "$sys_dir/build_version.cc" "$work/"
   compile() { "$cxx" "${flags[@]}" -I"$sys_dir/rocksdb/include" -I"$sys_dir/rocksdb" -I"$sys_dir" \
-    -I"$lz4_dir/liblz4" -I"$zstd_dir/zstd/lib" -c "$1" -o "${1%.cc}.o"; }
+    -I"$lz4_dir/liblz4/lib" -I"$lz4_dir/liblz4" -I"$zstd_dir/zstd/lib" -c "$1" -o "${1%.cc}.o"; }
   export -f compile
   export cxx sys_dir lz4_dir zstd_dir
   # Bash cannot export arrays; the flags hold no spaces.

@@ -1,1 +1,11 @@
+//! What the node decides: a pure model, ports to the outside, and one actor per process.
+//!
+//! Nothing in this package reads a clock, draws a random number, opens a file or a socket: those come in through
+//! [`ports`]. That is what lets the whole tree run on virtual time against an in-memory disk that can lose power.
 
+pub mod model;
+pub mod ports;
+pub mod supervision;
+
+/// Whether this build carries the in-memory ports.
+pub const SIM: bool = cfg!(feature = "sim");

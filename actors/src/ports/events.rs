@@ -1,0 +1,126 @@
+//! What happened, for the metrics. An adapter counts; nothing in the node depends on it.
+
+use std::time::Duration;
+
+use crate::model::failure::FailureClass;
+
+/// How an ingest request of a known source ended: the `outcome` label of `ankusa_ingest_requests_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IngestOutcome {
+    Committed,
+    Rejected,
+    Overload,
+    StoreUnavailable,
+    /// The connection was closed unanswered: the fence could not be made durable.
+    Unknown,
+    TenantLimit,
+}
+
+impl IngestOutcome {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Committed => "committed",
+            Self::Rejected => "rejected",
+            Self::Overload => "overload",
+            Self::StoreUnavailable => "store_unavailable",
+            Self::Unknown => "unknown",
+            Self::TenantLimit => "tenant_limit",
+        }
+    }
+}
+
+/// Why a request was refused before its source was known: never a per-source series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RefusedReason {
+    UnknownSource,
+    PayloadTooLarge,
+    BodyReadFailed,
+    InvalidHeader,
+    StoreUnavailable,
+}
+
+impl RefusedReason {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownSource => "unknown_source",
+            Self::PayloadTooLarge => "payload_too_large",
+            Self::BodyReadFailed => "body_read_failed",
+            Self::InvalidHeader => "invalid_header",
+            Self::StoreUnavailable => "store_unavailable",
+        }
+    }
+}
+
+/// How a reopen of the store ended: the `result` label of `ankusa_store_reopen_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReopenResult {
+    Ok,
+    Error,
+    Deferred,
+}
+
+/// How one attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DeliveryResult {
+    Ok,
+    Error,
+    Timeout,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    IngestAnswered {
+        source_id: &'a str,
+        outcome: IngestOutcome,
+        took: Duration,
+    },
+    IngestRefused {
+        reason: RefusedReason,
+    },
+    VerifyFailed {
+        source_id: &'a str,
+        provider: &'a str,
+        scheme: &'a str,
+    },
+    LoadShed,
+    CommitApplied {
+        hooks: u64,
+        bytes: u64,
+        took: Duration,
+    },
+    WalSynced {
+        groups: u64,
+        took: Duration,
+    },
+    StoreWriteFailed {
+        class: FailureClass,
+    },
+    StoreReopened {
+        result: ReopenResult,
+        took: Duration,
+    },
+    /// How long the store has been closed; zero once it is open.
+    StoreUnavailable {
+        for_: Duration,
+    },
+    Delivered {
+        sink: &'static str,
+        result: DeliveryResult,
+        took: Duration,
+    },
+    DeadLettered {
+        source_id: &'a str,
+        sink: &'static str,
+    },
+    ChildRestarted {
+        child: &'static str,
+    },
+    SubtreeDown {
+        domain: &'static str,
+    },
+}
+
+pub trait Events: Send + Sync + 'static {
+    fn emit(&self, event: &Event<'_>);
+}

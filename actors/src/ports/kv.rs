@@ -1,0 +1,110 @@
+//! The local store, as seen from inside: ordered bytes, atomic batches, and an explicit line between applied and durable.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+
+use crate::model::batch::Batch;
+use crate::model::cf::Cf;
+use crate::model::failure::FailureClass;
+
+/// A store call that failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("store {op} failed ({class}): {detail}", class = class.as_str())]
+pub struct KvError {
+    pub class: FailureClass,
+    /// What was being done: `apply`, `sync`, `get`, `scan` ...
+    pub op: &'static str,
+    pub detail: String,
+}
+
+/// Who is asking: the commit path has a thread of its own, everybody else shares the blocking pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    Commit,
+    Background,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Forward,
+    Reverse,
+}
+
+/// A bounded look at one family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scan {
+    pub cf: Cf,
+    /// Start inclusive, end exclusive, whatever the direction.
+    pub range: Range<Vec<u8>>,
+    pub direction: Direction,
+    /// At most this many rows.
+    pub max_rows: usize,
+    /// Stops after the row whose key and value bytes reach this; at least one row is answered.
+    pub max_bytes: usize,
+}
+
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+/// What a scan saw. An error on the way is an error, never a shorter page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    pub pairs: Vec<Pair>,
+    /// Whether a bound stopped the scan before the end of its range.
+    pub more: bool,
+}
+
+/// Sizes for the gauges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Estimated rows of the hooks family.
+    pub hooks: u64,
+    /// Estimated rows of the deliveries family.
+    pub deliveries: u64,
+    pub disk_bytes: u64,
+}
+
+/// An open database.
+#[async_trait]
+pub trait Kv: Send + Sync + 'static {
+    /// Applies `batch` whole: readers see it, a power cut may still lose it.
+    ///
+    /// # Errors
+    /// The batch may or may not have reached the log: whoever cares must fence.
+    async fn apply(&self, batch: Batch, lane: Lane) -> Result<(), KvError>;
+
+    /// Makes everything applied before this call survive a power cut: one fsync of the write-ahead log.
+    async fn sync(&self) -> Result<(), KvError>;
+
+    /// A point read. Cheap enough to run inline.
+    fn get(&self, cf: Cf, key: &[u8]) -> Result<Option<Vec<u8>>, KvError>;
+
+    /// Point reads of one family, answered in the order asked.
+    async fn multi_get(&self, cf: Cf, keys: Vec<Vec<u8>>) -> Result<Vec<Option<Vec<u8>>>, KvError>;
+
+    async fn scan(&self, scan: Scan) -> Result<Page, KvError>;
+
+    async fn stats(&self) -> Result<StoreStats, KvError>;
+}
+
+/// A database that did not open. The directory is left as it was.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("cannot open the store at {path}: {detail}", path = path.display())]
+pub struct OpenError {
+    pub path: PathBuf,
+    pub class: FailureClass,
+    pub detail: String,
+}
+
+/// Opens and closes the database. There is one open at a time.
+#[async_trait]
+pub trait Engine: Send + Sync + 'static {
+    async fn open(&self) -> Result<Box<dyn Kv>, OpenError>;
+
+    /// Returns once the files are closed and another open can succeed.
+    async fn close(&self, kv: Box<dyn Kv>);
+
+    /// A synced write of a small file beside the database: whether the disk takes writes at all.
+    async fn probe_disk(&self) -> Result<(), KvError>;
+}

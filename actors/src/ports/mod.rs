@@ -1,0 +1,13 @@
+//! What the node needs from the world. `src/` implements these for real, `sim` in memory.
+
+mod clock;
+mod entropy;
+mod events;
+mod kv;
+mod sink;
+
+pub use clock::Clock;
+pub use entropy::Entropy;
+pub use events::{DeliveryResult, Event, Events, IngestOutcome, RefusedReason, ReopenResult};
+pub use kv::{Direction, Engine, Kv, KvError, Lane, OpenError, Page, Pair, Scan, StoreStats};
+pub use sink::{Delivery, Outcome, Sink};
