@@ -145,7 +145,7 @@ fn child_uses_names_and_descriptors() {
     let mut copy = again.try_clone().unwrap();
     drop(again);
     copy.write_all(b"two").unwrap();
-    copy.write_vectored(&[IoSlice::new(b"th"), IoSlice::new(b"ree")]).unwrap();
+    assert_eq!(copy.write_vectored(&[IoSlice::new(b"th"), IoSlice::new(b"ree")]).unwrap(), 5);
     copy.set_len(4).unwrap();
     fs::hard_link(root.join("d/a"), root.join("d/b")).unwrap();
     fs::rename(root.join("d"), root.join("moved")).unwrap();
