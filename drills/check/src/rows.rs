@@ -433,6 +433,14 @@ mod tests {
     }
 
     #[test]
+    fn an_envelope_whose_size_is_not_its_bodys_is_refused() {
+        // One body of one byte, and the size 2.
+        let fields =
+            [b"\x83t\0\0\0\x02w\x04bodym\0\0\0\x01x".as_slice(), b"w\x04sizea\x02"].concat();
+        assert_eq!(hook(&fields), Err("says its body has 2 bytes, and it has 1".into()));
+    }
+
+    #[test]
     fn the_golden_rows_are_read() {
         let pending = bytes(
             "837400000007770261746e060096acb60e89017708617474656d707473610077056572726f7277036e696c77066d6f64756c657717456c697869722e416e6b7573612e53696e6b2e48747470770473697a6562000004d27709736f757263655f69646d0000000667697468756277057374617465770770656e64696e67",

@@ -175,6 +175,16 @@ fn a_seq_that_was_durable_is_never_another_hook() {
 }
 
 #[test]
+fn a_seq_that_was_never_durable_may_become_another_hook_after_a_crash() {
+    let mut scene = Scene::in_order();
+    let mut dump = scene.dump();
+    dump.synced_through = 6;
+    scene.history.learn(&dump);
+    scene.put(Family::Hooks, &7_u64.to_be_bytes(), &envelope(70, "default", &body(7)));
+    assert_eq!(scene.verdict(), Vec::<String>::new());
+}
+
+#[test]
 fn the_next_seq_never_goes_back_behind_what_was_durable() {
     let mut scene = Scene::in_order();
     scene.history = learnt();

@@ -151,6 +151,25 @@ fn a_file_written_fsynced_and_renamed_without_a_directory_fsync_keeps_its_old_na
 }
 
 #[test]
+fn a_rename_between_directories_is_kept_by_an_fsync_of_either() {
+    for synced in ["/r/from", "/r/to"] {
+        let story = [
+            Op::MakeDir { path: "/r/from" },
+            Op::MakeDir { path: "/r/to" },
+            begin(0, 1),
+            directory_end("/r", 1),
+            create(1, "/r/from/a"),
+            begin(0, 2),
+            directory_end("/r/from", 2),
+            Op::Rename { from: "/r/from/a", to: "/r/to/a" },
+            begin(0, 3),
+            directory_end(synced, 3),
+        ];
+        assert_eq!(dropped(&after(NameRule::Strict, &story)), files(&[("to/a", "")]), "{synced}");
+    }
+}
+
+#[test]
 fn a_rename_takes_the_place_of_what_was_there() {
     let story = [
         create(1, "/r/a"),

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, IoSlice, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -180,6 +181,32 @@ fn a_file_keeps_its_number_through_copies_of_its_descriptor_links_and_moves() {
             "create 3 /c",
             "rmdir /moved/e",
         ]
+    );
+}
+
+#[test]
+fn child_plays_tricks_with_descriptors() {
+    let Some(scratch) = drilled() else { return };
+    let root = scratch.join("root");
+    fs::create_dir(root.join("d")).unwrap();
+    let directory = File::open(root.join("d")).unwrap();
+    fs::rename(root.join("d"), root.join("e")).unwrap();
+    directory.sync_all().unwrap();
+
+    let number = File::create(root.join("a")).unwrap().into_raw_fd();
+    // SAFETY: the descriptor is open and nobody else's; the stream it becomes is closed once.
+    unsafe { libc::fclose(libc::fdopen(number, c"w".as_ptr())) };
+    // Something else has the number now, and no hook was told that the first owner let go of it.
+    let mut elsewhere = File::options().write(true).open("/dev/null").unwrap();
+    assert_eq!(elsewhere.as_raw_fd(), number);
+    elsewhere.write_all(b"not ours").unwrap();
+}
+
+#[test]
+fn a_directory_is_synced_under_its_new_name_and_a_number_closed_by_libc_is_forgotten() {
+    assert_eq!(
+        Session::new().story("child_plays_tricks_with_descriptors"),
+        ["mkdir /d", "rename /d /e", "begin 0 #1", "end /e/ #1", "create 1 /a"]
     );
 }
 
