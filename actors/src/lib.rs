@@ -3,8 +3,11 @@
 //! Nothing in this package reads a clock, draws a random number, opens a file or a socket: those come in through
 //! [`ports`]. That is what lets the whole tree run on virtual time against an in-memory disk that can lose power.
 
+pub mod dispatch;
 pub mod model;
 pub mod ports;
+pub mod queue;
+pub mod store;
 pub mod supervision;
 
 /// Whether this build carries the in-memory ports.

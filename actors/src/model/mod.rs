@@ -2,7 +2,21 @@
 
 pub mod batch;
 pub mod cf;
+pub mod counters;
 pub mod delivery;
+pub mod digest;
+pub mod egress;
 pub mod envelope;
+pub mod etf;
 pub mod failure;
+pub mod forward;
+pub mod http_answer;
+pub mod idempotency;
 pub mod ids;
+pub mod keys;
+pub mod ops;
+pub mod retry;
+pub mod sink_spec;
+pub mod standard_webhooks;
+pub mod value_version;
+pub mod verify;

@@ -1,0 +1,68 @@
+//! How much is delivered at once and how a failing sink is treated: the config section `dispatch`.
+
+use serde::{Deserialize, Serialize};
+
+/// Section `dispatch`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DispatchConfig {
+    /// Delivery rows claimed by one scan, > 0.
+    pub batch: usize,
+    /// Attempts running at once on this node, > 0.
+    pub concurrency: usize,
+    /// Claimed rows not finished yet, > 0. Claiming stops there until something finishes.
+    pub max_inflight: usize,
+    /// The same bound in bytes of hook, > 0. It is memory.
+    pub max_inflight_bytes: usize,
+    /// An attempt that takes longer is cut off and counted as failed, in milliseconds, > 0. The sink may still finish
+    /// it. A stop waits this long for what runs.
+    pub attempt_timeout_ms: u64,
+    /// Attempts at once to one sink of one source, `null` for as many as `concurrency`, else 1 to `concurrency`.
+    /// Without it one slow sink can hold every slot for an attempt timeout.
+    pub sink_concurrency: Option<usize>,
+    /// Failures in a row, permanent ones aside, after which a sink is left alone for a while, >= 0; 0 never does.
+    pub breaker_failures: u32,
+    /// How long, the first time, in milliseconds, > 0. It doubles each time the next probe fails.
+    pub breaker_open_ms: u64,
+    /// The longest, in milliseconds, >= `breaker_open_ms`. A sink that is well again is noticed this late.
+    pub breaker_max_open_ms: u64,
+    pub retry: RetryConfig,
+}
+
+impl Default for DispatchConfig {
+    fn default() -> Self {
+        Self {
+            batch: 128,
+            concurrency: 32,
+            max_inflight: 4_096,
+            max_inflight_bytes: 128 << 20,
+            attempt_timeout_ms: 30_000,
+            sink_concurrency: None,
+            breaker_failures: 5,
+            breaker_open_ms: 30_000,
+            breaker_max_open_ms: 300_000,
+            retry: RetryConfig::default(),
+        }
+    }
+}
+
+/// Section `dispatch.retry`: the wait before attempt n + 1 is `min(base_ms * 2^(n - 1), max_ms)`, and with `jitter` a
+/// random half to whole of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetryConfig {
+    /// The first wait, in milliseconds, > 0.
+    pub base_ms: u64,
+    /// The longest wait, in milliseconds, >= `base_ms`.
+    pub max_ms: u64,
+    /// Attempts before the row is dead, > 0. The defaults spread them over three to six hours.
+    pub max_attempts: u32,
+    /// Spreads retries of hooks that failed together.
+    pub jitter: bool,
+}
+
+impl Default for RetryConfig {
+    fn default() -> Self {
+        Self { base_ms: 100, max_ms: 300_000, max_attempts: 84, jitter: true }
+    }
+}

@@ -1,0 +1,33 @@
+//! When the store is opened, given up and opened again: the config section `store`.
+
+use serde::{Deserialize, Serialize};
+
+/// Section `store`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StoreConfig {
+    /// An open with no result by then is a failed open, in milliseconds, > 0. RocksDB replays its log here: too short
+    /// a deadline refuses to boot after a crash under load, too long a one hides an open that spins for ever.
+    pub open_deadline_ms: u64,
+    /// The least time between two closes-and-reopens after failed writes, in milliseconds, > 0.
+    pub reopen_min_interval_ms: u64,
+    /// Wait before the second try of a reopen that failed, in milliseconds, > 0. It doubles with every failure.
+    pub reopen_backoff_ms: u64,
+    /// The longest of those waits, in milliseconds, >= `reopen_backoff_ms`. A disk with room again is noticed this late.
+    pub reopen_max_backoff_ms: u64,
+    /// How long a failed group's requests wait for the delete that makes their 503 true, in milliseconds, > 0. After
+    /// it their connections are closed unanswered, and the provider must treat the hook as unknown.
+    pub fence_deadline_ms: u64,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self {
+            open_deadline_ms: 120_000,
+            reopen_min_interval_ms: 5_000,
+            reopen_backoff_ms: 5_000,
+            reopen_max_backoff_ms: 60_000,
+            fence_deadline_ms: 10_000,
+        }
+    }
+}

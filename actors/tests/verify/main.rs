@@ -1,0 +1,9 @@
+//! Inbound verification: every preset against its provider's own example, the documented rules, and what no request may
+//! do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod presets;
+mod properties;
+mod rules;
+mod spec;
+mod support;
