@@ -294,6 +294,22 @@ fn keys_and_rows_agree_on_time_and_size() {
         )]
     );
 
+    // A claim that came back after a crash is due later than its row says.
+    scene.put(
+        Family::Deliveries,
+        &Scene::delivery_key(2),
+        &row("pending", at(2) - 1, stored_bytes(2, "acme")),
+    );
+    assert_eq!(scene.verdict(), Vec::<String>::new());
+
+    let mut scene = Scene::in_order();
+    scene.put(
+        Family::Deliveries,
+        &Scene::delivery_key(5),
+        &row("dead", at(5) - 1, stored_bytes(5, "default")),
+    );
+    assert_eq!(scene.verdict().len(), 2);
+
     let mut scene = Scene::in_order();
     let stored = stored_bytes(2, "acme");
     scene.put(Family::Deliveries, &Scene::delivery_key(2), &row("pending", at(2), stored + 1));

@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Findings, Invariant};
+use crate::rows::State;
 use crate::store::{PlaceKind, Store};
 
 /// The counter fields, by number and name. Others may be there and are not recounted yet.
-const FIELDS: [(u8, &str); 6] = [
+const FIELDS: [(u8, &str); 7] = [
     (1, "pending"),
     (2, "scheduled"),
     (3, "inflight"),
     (4, "dead"),
     (5, "bytes"),
     (6, "archive_pending"),
+    (8, "dead_bytes"),
 ];
 
 /// The ordinal the node's own totals are kept under.
@@ -67,6 +69,9 @@ fn recount(store: &Store) -> Counts {
             store.places.get(slot).and_then(|places| places.first()).map(|place| place.ord);
         if let Some(ord) = of_place.or_else(|| store.ordinal_of_hook(slot.seq)) {
             count(ord, 5, delivery.size.into());
+            if delivery.state == State::Dead {
+                count(ord, 8, delivery.size.into());
+            }
         }
     }
     for obligation in store.archive.values() {

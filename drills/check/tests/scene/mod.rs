@@ -184,6 +184,8 @@ impl Scene {
             (0, 4, 1),
             (0, 5, acme + default),
             (0, 6, 1),
+            (2, 8, bytes(5, "default")),
+            (0, 8, bytes(5, "default")),
         ] {
             self.set_counter(ord, field, value);
         }
