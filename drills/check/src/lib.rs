@@ -13,6 +13,7 @@
 pub mod dump;
 mod judge;
 pub mod ledger;
+pub mod merge;
 pub mod rows;
 pub mod store;
 pub mod term;
