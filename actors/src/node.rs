@@ -10,11 +10,11 @@ use tokio::sync::watch;
 
 use crate::dispatch::{DispatchConfig, DispatchHandle};
 use crate::edge::{Ingest, IngestConfig};
+use crate::model::value_version::ValueVersion;
 use crate::ports::{Clock, Engine, Entropy, Events};
 use crate::queue::{
     BatcherConfig, BatcherHandle, Ledger, SyncedMark, SyncerHandle, TenantsConfig, WriterHandle,
 };
-use crate::model::value_version::ValueVersion;
 use crate::sources::Sources;
 use crate::store::ready::Readiness;
 use crate::store::{StoreConfig, StoreHandle};

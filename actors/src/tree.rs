@@ -75,7 +75,9 @@ impl Tree {
             Exhausted::Fail,
             vec![
                 ChildSpec::supervisor("core", Shutdown::Stop(STOP_SUPERVISOR), move || core.core()),
-                ChildSpec::supervisor("front", Shutdown::Stop(STOP_SUPERVISOR), move || front.front()),
+                ChildSpec::supervisor("front", Shutdown::Stop(STOP_SUPERVISOR), move || {
+                    front.front()
+                }),
             ],
         )
     }
@@ -89,7 +91,9 @@ impl Tree {
             Exhausted::Fail,
             vec![
                 self.store(),
-                ChildSpec::supervisor("queue", Shutdown::Stop(STOP_SUPERVISOR), move || queue.queue()),
+                ChildSpec::supervisor("queue", Shutdown::Stop(STOP_SUPERVISOR), move || {
+                    queue.queue()
+                }),
                 ChildSpec::supervisor("services", Shutdown::Stop(STOP_SUPERVISOR), move || {
                     services.services()
                 }),
@@ -165,7 +169,9 @@ impl Tree {
             handle: self.handles.syncer.clone(),
         };
         let slot = self.handles.syncer.slot().clone();
-        ChildSpec::new("syncer", Shutdown::Drain(DRAIN_QUEUE), &slot, move || (Syncer, args.clone()))
+        ChildSpec::new("syncer", Shutdown::Drain(DRAIN_QUEUE), &slot, move || {
+            (Syncer, args.clone())
+        })
     }
 
     fn writer(&self) -> ChildSpec {
@@ -183,7 +189,9 @@ impl Tree {
             handle: self.handles.writer.clone(),
         };
         let slot = self.handles.writer.slot().clone();
-        ChildSpec::new("writer", Shutdown::Drain(DRAIN_QUEUE), &slot, move || (Writer, args.clone()))
+        ChildSpec::new("writer", Shutdown::Drain(DRAIN_QUEUE), &slot, move || {
+            (Writer, args.clone())
+        })
     }
 
     fn dispatch(&self) -> ChildSpec {

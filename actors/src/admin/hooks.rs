@@ -33,7 +33,8 @@ impl Admin {
             max_bytes: MAX_BYTES,
         };
         let page = self.handles.store.scan(scan).await?;
-        let rows = page.pairs.into_iter().filter(|(key, value)| !is_sentinel(Cf::Hooks, key, value));
+        let rows =
+            page.pairs.into_iter().filter(|(key, value)| !is_sentinel(Cf::Hooks, key, value));
         let hooks: Result<Vec<_>, _> = rows.map(|(key, value)| hook(&key, value)).collect();
         Ok(json!({"hooks": hooks?, "more": page.more}))
     }

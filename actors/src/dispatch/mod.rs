@@ -40,7 +40,11 @@ impl ractor::Actor for Dispatch {
     type Msg = DispatchMsg;
     type State = ();
     type Arguments = DispatchArgs;
-    async fn pre_start(&self, _: ractor::ActorRef<DispatchMsg>, _: DispatchArgs) -> Result<(), ractor::ActorProcessingErr> {
+    async fn pre_start(
+        &self,
+        _: ractor::ActorRef<DispatchMsg>,
+        _: DispatchArgs,
+    ) -> Result<(), ractor::ActorProcessingErr> {
         Ok(())
     }
 }

@@ -96,11 +96,19 @@ mod tests {
         let table = [
             (
                 Answer::accepted(id),
-                (201, r#"{"id":"01890eb6-ac96-7000-8000-000000000000","status":"accepted"}"#, None, true),
+                (
+                    201,
+                    r#"{"id":"01890eb6-ac96-7000-8000-000000000000","status":"accepted"}"#,
+                    None,
+                    true,
+                ),
             ),
             (Answer::not_found(), (404, r#"{"error":"not_found"}"#, None, false)),
             (Answer::unknown_source(), (404, r#"{"error":"unknown_source"}"#, None, false)),
-            (Answer::too_large(8), (413, r#"{"error":"payload_too_large","limit":8}"#, None, false)),
+            (
+                Answer::too_large(8),
+                (413, r#"{"error":"payload_too_large","limit":8}"#, None, false),
+            ),
             (
                 Answer::body_read_failed("closed"),
                 (400, r#"{"error":"body_read_failed","reason":"closed"}"#, None, false),

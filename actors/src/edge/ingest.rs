@@ -167,7 +167,8 @@ impl Ingest {
     async fn commit(&self, id: HookId, hook: NewHook) -> (IngestOutcome, Answer) {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let batcher = self.batchers.get(turn % self.batchers.len().max(1));
-        let queued = batcher.ok_or(Refusal::StoreUnavailable).and_then(|batcher| batcher.submit(hook));
+        let queued =
+            batcher.ok_or(Refusal::StoreUnavailable).and_then(|batcher| batcher.submit(hook));
         let answer = match queued {
             Ok((waiting, deadline)) => waiting.answer(deadline).await,
             Err(refusal) => CommitAnswer::Refused(refusal),
@@ -211,7 +212,8 @@ fn binds(source: &Source, url_tenant: Option<&str>) -> bool {
 /// Visible ASCII, and in values space and tab.
 fn is_clean(name: &[u8], value: &[u8]) -> bool {
     let visible = |byte: &u8| (0x21..=0x7e).contains(byte);
-    name.iter().all(visible) && value.iter().all(|byte| visible(byte) || matches!(byte, b' ' | b'\t'))
+    name.iter().all(visible)
+        && value.iter().all(|byte| visible(byte) || matches!(byte, b' ' | b'\t'))
 }
 
 fn header(headers: &[(Bytes, Bytes)], name: &[u8]) -> Option<Bytes> {

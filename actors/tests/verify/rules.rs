@@ -494,8 +494,11 @@ fn the_result_travels_in_documented_words() {
         flagged: false,
     };
     assert_eq!(github.verification(Ok(())), ok);
-    let failed =
-        VerificationTerm { status: VerificationStatus::Failed, reason_text: Some("no_match".to_owned()), ..ok };
+    let failed = VerificationTerm {
+        status: VerificationStatus::Failed,
+        reason_text: Some("no_match".to_owned()),
+        ..ok
+    };
     assert_eq!(github.verification(Err(Reason::NoMatch)), failed);
 
     let words = Reason::ALL.map(|reason| (reason.as_str(), reason.as_term_text()));
