@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ankusa_actors::model::failure::FailureClass;
@@ -28,20 +29,24 @@ pub struct RocksEngine {
     options: RocksOptions,
     /// Hung up on when the files of the last open are closed.
     closed: Mutex<Option<mpsc::Receiver<()>>>,
+    /// An open that was given up on and what was said of it.
+    overdue: Mutex<Option<(JoinHandle<()>, OpenError)>>,
 }
 
 impl RocksEngine {
     /// The database lives in `path`, which is made at the first open.
     pub fn new(path: impl Into<PathBuf>, options: RocksOptions) -> Self {
-        Self { path: path.into(), options, closed: Mutex::new(None) }
+        Self { path: path.into(), options, closed: Mutex::new(None), overdue: Mutex::new(None) }
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    fn closed(&self) -> MutexGuard<'_, Option<mpsc::Receiver<()>>> {
-        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    /// While an open that was given up on reads on, it holds `LOCK`: the next would only say that.
+    fn still_overdue(&self) -> Option<OpenError> {
+        let overdue = lock(&self.overdue);
+        overdue.as_ref().filter(|(opener, _)| !opener.is_finished()).map(|(_, error)| error.clone())
     }
 
     fn refused(&self, class: FailureClass, detail: impl Into<String>) -> OpenError {
@@ -61,6 +66,9 @@ impl RocksEngine {
 #[async_trait]
 impl Engine for RocksEngine {
     async fn open(&self) -> Result<Box<dyn Kv>, OpenError> {
+        if let Some(error) = self.still_overdue() {
+            return Err(error);
+        }
         let (told, opened) = oneshot::channel();
         let (path, options) = (self.path.clone(), self.options);
         // A thread of its own, not the blocking pool: one that reads for ever must not keep the process from ending.
@@ -69,23 +77,28 @@ impl Engine for RocksEngine {
             // Too late, it is dropped here and so closed again.
             let _ = told.send(open_blocking(&path, &options));
         });
-        started.map_err(|error| self.refused_by_io("cannot start a thread", &error))?;
+        let opener =
+            started.map_err(|error| self.refused_by_io("cannot start a thread", &error))?;
         let deadline = self.deadline();
         let db = match tokio::time::timeout(deadline, opened).await {
             Ok(Ok(Ok(db))) => db,
             Ok(Ok(Err((class, detail)))) => return Err(self.refused(class, detail)),
             Ok(Err(_)) => return Err(self.refused(FailureClass::Other, "opening it panicked")),
-            Err(_) => return Err(self.refused(FailureClass::Corruption, overdue(deadline))),
+            Err(_) => {
+                let error = self.refused(FailureClass::Corruption, overdue(deadline));
+                *lock(&self.overdue) = Some((opener, error.clone()));
+                return Err(error);
+            }
         };
         let (closes, closed) = mpsc::channel();
         let kv = RocksKv::over(db, closes)
             .map_err(|error| self.refused_by_io("cannot start a thread", &error))?;
-        *self.closed() = Some(closed);
+        *lock(&self.closed) = Some(closed);
         Ok(Box::new(kv))
     }
 
     async fn close(&self, kv: Box<dyn Kv>) {
-        let closed = self.closed().take();
+        let closed = lock(&self.closed).take();
         let closing = tokio::task::spawn_blocking(move || {
             drop(kv);
             // Nothing is ever sent: this returns when the last call into the database has.
@@ -105,6 +118,10 @@ impl Engine for RocksEngine {
             detail: error.to_string(),
         })
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn overdue(deadline: Duration) -> String {

@@ -42,9 +42,14 @@ pub(super) fn create_synced(directory: &Path) -> io::Result<()> {
         _other => Path::new("."),
     };
     create_synced(parent)?;
-    match fs::create_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => {}
-        made => made?,
+    if let Err(error) = fs::create_dir(directory) {
+        if error.kind() != io::ErrorKind::AlreadyExists {
+            return Err(error);
+        }
+        if !directory.is_dir() {
+            let what = format!("{} is not a directory", directory.display());
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, what));
+        }
     }
     sync_directory(parent)
 }
@@ -71,8 +76,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, b"").unwrap();
-        let not_a_directory = create_synced(&file.join("store")).unwrap_err();
-        assert_eq!(not_a_directory.kind(), io::ErrorKind::NotADirectory);
-        assert_eq!(create_synced(&file).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        let text = format!("{} is not a directory", file.display());
+        assert_eq!(create_synced(&file).unwrap_err().to_string(), text);
+        assert_eq!(create_synced(&file.join("node/store")).unwrap_err().to_string(), text);
+        assert_eq!(write_synced(&file.join("store")).unwrap_err().to_string(), text);
     }
 }
