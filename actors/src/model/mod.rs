@@ -8,7 +8,11 @@ pub mod envelope;
 pub mod etf;
 pub mod failure;
 pub mod ids;
+pub mod invariants;
 pub mod keys;
 pub mod ops;
 pub mod retry;
 pub mod value_version;
+
+#[cfg(test)]
+mod map_store;
