@@ -13,7 +13,9 @@ pub mod forward;
 pub mod http_answer;
 pub mod idempotency;
 pub mod ids;
+pub mod invariants;
 pub mod keys;
+mod map_store;
 pub mod ops;
 pub mod retry;
 pub mod sink_spec;
@@ -21,3 +23,5 @@ pub mod source;
 pub mod standard_webhooks;
 pub mod value_version;
 pub mod verify;
+
+#[cfg(test)]
