@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +54,8 @@ impl Crash for ControlServerMsg {
 #[derive(Clone)]
 pub struct ControlServerArgs {
     pub socket: Arc<UnixListener>,
+    /// Removed at a stop; left by a kill, and replaced at the next start.
+    pub path: PathBuf,
     pub limits: Limits,
     pub drain: Duration,
     pub control: Control,
@@ -61,7 +63,7 @@ pub struct ControlServerArgs {
 
 pub struct ControlServerState {
     server: Option<Server>,
-    drain: Duration,
+    args: ControlServerArgs,
 }
 
 pub struct ControlServer;
@@ -76,9 +78,9 @@ impl Actor for ControlServer {
         _: ActorRef<ControlServerMsg>,
         args: ControlServerArgs,
     ) -> Result<ControlServerState, ActorProcessingErr> {
-        let service = TowerToHyperService::new(control_routes(args.control));
+        let service = TowerToHyperService::new(control_routes(args.control.clone()));
         let server = Server::start(Acceptor::unix(&args.socket)?, args.limits, service);
-        Ok(ControlServerState { server: Some(server), drain: args.drain })
+        Ok(ControlServerState { server: Some(server), args })
     }
 
     async fn handle(
@@ -98,7 +100,10 @@ impl Actor for ControlServer {
         state: &mut ControlServerState,
     ) -> Result<(), ActorProcessingErr> {
         if let Some(server) = state.server.take() {
-            server.stop(state.drain).await;
+            server.stop(state.args.drain).await;
+        }
+        if *state.args.control.api.admin.handles.stopping.borrow() {
+            let _ = fs::remove_file(&state.args.path);
         }
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! What others connect to: the ingest listener, the admin port, the control socket.
 
 pub mod admin;
-mod auth;
+pub mod auth;
 pub mod control;
+pub mod gauges;
 pub mod ingest;
 pub mod listener;
-mod routes;
+pub mod routes;
 mod service;
 
 use std::net::TcpListener;

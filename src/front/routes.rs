@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::auth::{Authorizer, Refused};
-use crate::telemetry::Metrics;
+use crate::telemetry::metrics::Metrics;
 
 /// Rows `GET /v1/dlq` answers unless it is asked for another number, and the most it answers.
 const DLQ_LIMIT: usize = 100;
