@@ -7,18 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::model::forward::ForwardPolicy;
+use crate::model::source::OnVerifyFailure;
 use crate::model::verify::Verifier;
 use crate::ports::Sink;
-
-/// What becomes of a hook that fails its verification.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnVerifyFailure {
-    /// 401, and nothing is kept.
-    #[default]
-    Reject,
-    /// Committed all the same, and delivered with a flag.
-    AcceptFlag,
-}
 
 /// One source, ready to work.
 pub struct Source {

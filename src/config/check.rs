@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use url::{Host, Url};
 
-use ankusa_actors::edge::config::Routing;
+use ankusa_actors::edge::Routing;
 use ankusa_actors::model::egress::Egress;
 use ankusa_actors::model::ids::{LIFECYCLE_SOURCE, is_name};
 use ankusa_actors::model::sink_spec::{HttpSinkSpec, SinkSpec};

@@ -71,7 +71,7 @@ impl Actor for IngestServer {
             admin: args.admin.clone(),
             body_timeout: args.body_timeout,
         };
-        let service = AsyncService::new(edge, |edge, request| async move { edge.serve(request).await });
+        let service = AsyncService::new(edge, Edge::serve);
         let server = Server::start(Acceptor::tcp(&args.socket)?, args.limits, service);
         Ok(IngestServerState { server: Some(server), args })
     }

@@ -12,7 +12,7 @@ use crate::model::keys::{HookKey, is_sentinel};
 use crate::ports::{Direction, Scan};
 
 /// Most hooks answered at once.
-pub const MAX_HOOKS: usize = 1_000;
+const MAX_HOOKS: usize = 1_000;
 
 /// Bytes of hook values read for one answer.
 const MAX_BYTES: usize = 64 << 20;

@@ -1,6 +1,7 @@
 //! Delivery: claims due rows, attempts them, writes the outcomes.
 
 mod config;
+pub mod dlq { pub struct DeadFilter { pub source_id: Option<String>, pub since_ms: Option<u64> } }
 mod handle;
 
 pub use config::{DispatchConfig, RetryConfig};

@@ -14,9 +14,10 @@ use super::answer::Answer;
 use super::config::{IngestConfig, Routing};
 use crate::model::envelope::Envelope;
 use crate::model::ids::{DEFAULT_TENANT, HookId, LIFECYCLE_SOURCE, is_name};
+use crate::model::source::OnVerifyFailure;
 use crate::ports::{Clock, Entropy, Event, Events, IngestOutcome, RefusedReason};
 use crate::queue::{BatcherHandle, CommitAnswer, NewHook, Refusal};
-use crate::sources::{OnVerifyFailure, Source, Sources};
+use crate::sources::{Source, Sources};
 
 /// Everything of a request but its body.
 #[derive(Clone, Debug)]

@@ -15,7 +15,6 @@ pub mod idempotency;
 pub mod ids;
 pub mod invariants;
 pub mod keys;
-mod map_store;
 pub mod ops;
 pub mod retry;
 pub mod sink_spec;
@@ -25,3 +24,4 @@ pub mod value_version;
 pub mod verify;
 
 #[cfg(test)]
+mod map_store;
