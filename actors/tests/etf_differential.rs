@@ -241,18 +241,18 @@ fn whatever_reads_as_a_stored_value_is_a_term_to_erlang() {
 
 /// The items of a list and what stands where the empty list should; that codec leaves a tail that is a list a tail.
 fn flat(list: &eetf::Term) -> (Vec<eetf::Term>, Option<&eetf::Term>) {
-    match list {
-        eetf::Term::List(list) => (list.elements.clone(), None),
-        eetf::Term::ByteList(list) => {
-            let item = |byte: &u8| eetf::FixInteger::from(*byte).into();
-            (list.bytes.iter().map(item).collect(), None)
-        }
-        eetf::Term::ImproperList(list) => {
-            let (more, tail) = flat(&list.last);
-            ([list.elements.clone(), more].concat(), tail)
-        }
-        leaf => (Vec::new(), Some(leaf)),
+    if let eetf::Term::List(list) = list {
+        return (list.elements.clone(), None);
     }
+    if let eetf::Term::ByteList(list) = list {
+        let item = |byte: &u8| eetf::FixInteger::from(*byte).into();
+        return (list.bytes.iter().map(item).collect(), None);
+    }
+    if let eetf::Term::ImproperList(list) = list {
+        let (more, tail) = flat(&list.last);
+        return ([list.elements.clone(), more].concat(), tail);
+    }
+    (Vec::new(), Some(list))
 }
 
 fn same(ours: &Term<'_>, theirs: &eetf::Term) -> bool {

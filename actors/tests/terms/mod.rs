@@ -15,6 +15,10 @@ pub(crate) fn counted(tag: u8, count: usize, rest: &[u8]) -> Vec<u8> {
     [&[tag], &count.to_be_bytes()[..], rest].concat()
 }
 
+fn short(length: usize) -> u8 {
+    u8::try_from(length).unwrap()
+}
+
 pub(crate) fn versioned(term: &[u8]) -> Vec<u8> {
     [&[131], term].concat()
 }
@@ -66,7 +70,7 @@ fn leaf(printed_floats: bool) -> impl Strategy<Value = Vec<u8>> {
         )),
         Just(vec![106]),
         vec(any::<u8>(), 0..6)
-            .prop_map(|bytes| [&[107, 0, bytes.len() as u8], &bytes[..]].concat()),
+            .prop_map(|bytes| [&[107, 0, short(bytes.len())], &bytes[..]].concat()),
     ]
 }
 
@@ -95,7 +99,7 @@ fn term_of(leaf: impl Strategy<Value = Vec<u8>> + 'static) -> impl Strategy<Valu
             }),
             items
                 .clone()
-                .prop_map(|items| [&[104, items.len() as u8], &items.concat()[..]].concat()),
+                .prop_map(|items| [&[104, short(items.len())], &items.concat()[..]].concat()),
             items.prop_map(|items| counted(105, items.len(), &items.concat())),
             vec(pair, 0..5).prop_map(|pairs| counted(116, pairs.len(), &pairs.concat())),
         ]

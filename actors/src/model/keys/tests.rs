@@ -354,6 +354,17 @@ fn a_row_is_due_again_by_its_attempts() {
 }
 
 #[test]
+fn an_active_marker_stands_for_exactly_its_second() {
+    let active = ActiveKey { second: 7, tenant: TenantOrd(1) };
+    let range = DueKey::of_active(active);
+    for (at_ms, stands) in [(6_999, false), (7_000, true), (7_999, true), (8_000, false)] {
+        let due = DueKey { tenant: TenantOrd(1), at_ms, seq: Seq(1), sink: 0 };
+        assert_eq!(range.contains(&due.encode().to_vec()), stands, "{at_ms}");
+        assert_eq!(due.active() == active, stands, "{at_ms}");
+    }
+}
+
+#[test]
 fn a_tenant_with_a_nul_never_dedupes() {
     assert_eq!(DedupeKey::new("a\0b", "github", b"d1"), None);
     let long = "s".repeat(65_536);
