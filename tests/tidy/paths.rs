@@ -23,9 +23,9 @@ impl PathUse {
 
 /// The paths of `source`, a file of the crate whose root is the folder `root` (`actors/src/`).
 pub(crate) fn paths(source: &Source, root: &str) -> Vec<PathUse> {
-    let tokens = source.shipped().tokens;
+    let tokens = &source.shipped().tokens;
     let mut collector = Collector {
-        tokens: &tokens,
+        tokens,
         module: source.module_below(root).unwrap_or_default(),
         inline: Vec::new(),
         aliases: BTreeMap::new(),

@@ -1,16 +1,22 @@
 //! A source file as the rules see it: tokens with their lines, no comments, tests told apart.
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::ops::RangeInclusive;
 
 /// One file of the checkout. The path is relative to its root, with forward slashes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) path: String,
     pub(crate) text: String,
+    shipped: OnceCell<Shipped>,
 }
 
 impl Source {
+    pub(crate) fn new(path: String, text: String) -> Self {
+        Self { path, text, shipped: OnceCell::new() }
+    }
+
     pub(crate) fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
@@ -23,8 +29,8 @@ impl Source {
     }
 
     /// The code that ships: tokens outside of tests, and the lines that tests take.
-    pub(crate) fn shipped(&self) -> Shipped {
-        without_tests(lex(&self.text))
+    pub(crate) fn shipped(&self) -> &Shipped {
+        self.shipped.get_or_init(|| without_tests(lex(&self.text)))
     }
 
     /// The folders below `root` and the file's own name as a module path: `queue`, `writer` for `<root>queue/writer.rs`.
@@ -329,7 +335,7 @@ fn goes_on_name(c: char) -> bool {
 
 #[cfg(test)]
 pub(crate) fn file(path: &str, text: &str) -> Source {
-    Source { path: path.to_owned(), text: text.to_owned() }
+    Source::new(path.to_owned(), text.to_owned())
 }
 
 /// The place and the complaint of each failure, which is what the rules' tests compare.
