@@ -307,7 +307,9 @@ mod tests {
                 (4, "`tracing::warn`: model uses only data and hashing crates"),
             ]
         );
+        assert_eq!(model_is_pure(&actors("actors/src/model.rs", bad)).len(), 6);
         assert_eq!(model_is_pure(&actors("actors/src/queue/writer.rs", bad)), []);
+        assert_eq!(model_is_pure(&actors("actors/src/model/tests.rs", bad)), []);
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Collector<'_> {
                 self.module.extend(next.map(|name| name.text.clone()));
                 self.inline.push(past_group(self.tokens, at + 2));
                 at += 3;
-            } else if token.is("use") && !next.is_some_and(|next| next.is("<")) {
+            } else if token.is("use") {
                 at = self.tree(at + 1, &[]);
             } else if token.kind == Kind::Ident {
                 at = self.plain_path(at);
@@ -217,11 +217,16 @@ mod tests {
 
     #[test]
     fn paths_in_code_follow_the_names_that_use_gave() {
-        let text = "fn f() { w::WriterMsg::Go; crate::store::Open::<u8>::now(); local.call::<u8>(); }\n\
-                    use crate::queue::writer as w;";
+        let text = "fn f() { w::WriterMsg::Go; crate::store::Open::<u8>::now(); local.call::<u8>(); Seq::new(1) }\n\
+                    use crate::queue::writer as w;\nuse crate::model::Seq;";
         assert_eq!(
             found(text),
-            ["crate::queue::writer", "crate::queue::writer::WriterMsg::Go", "crate::store::Open"]
+            [
+                "crate::queue::writer",
+                "crate::model::Seq",
+                "crate::queue::writer::WriterMsg::Go",
+                "crate::store::Open"
+            ]
         );
     }
 

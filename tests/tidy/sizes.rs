@@ -119,10 +119,12 @@ mod tests {
         let body = |count: usize| format!("{{\n{}}}\n", "    x();\n".repeat(count - 2));
         let text = format!(
             "trait T {{ fn declared(&self) -> [u8; 3]; }}\ntype F = fn(u8) -> u8;\n\
-             const fn fits() {}fn is_long<T>(a: T) -> Vec<T> {}#[test]\nfn is_a_test() {}",
+             const fn fits() {}fn is_long<T>(a: T) -> Vec<T> {}#[test]\nfn is_a_test() {}\
+             static F: fn(u8) =\n{}f;\n",
             body(70),
             body(71),
-            body(99)
+            body(99),
+            lines(99)
         );
         let failures =
             functions_fit_a_screen(&[file("src/a.rs", &text), file("src/tests.rs", &text)]);

@@ -7,15 +7,15 @@ use tokio::sync::watch;
 use super::DispatchMsg;
 use crate::supervision::{Doorbell, Slot};
 
-/// What the gauges show, as of a moment ago.
+/// Where dispatch stands, as of a moment ago: for the gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DispatchGauges {
+pub struct DispatchSnapshot {
     /// Attempts under way.
     pub running: usize,
     /// Rows claimed and not finished.
     pub claimed: usize,
     /// Bytes of their hooks.
-    pub claimed_bytes: usize,
+    pub claimed_bytes: u64,
     /// Claimed rows that wait for an attempt.
     pub runnable: usize,
     /// Sinks that are left alone because they keep failing.
@@ -29,7 +29,7 @@ pub struct DispatchGauges {
 pub struct DispatchHandle {
     slot: Slot<DispatchMsg>,
     pub(super) bell: Doorbell<DispatchMsg>,
-    pub(super) gauges: Arc<watch::Sender<DispatchGauges>>,
+    pub(super) snapshot: Arc<watch::Sender<DispatchSnapshot>>,
 }
 
 impl Default for DispatchHandle {
@@ -38,7 +38,7 @@ impl Default for DispatchHandle {
         Self {
             bell: Doorbell::new(&slot, || DispatchMsg::Wake),
             slot,
-            gauges: Arc::new(watch::channel(DispatchGauges::default()).0),
+            snapshot: Arc::new(watch::channel(DispatchSnapshot::default()).0),
         }
     }
 }
@@ -53,7 +53,8 @@ impl DispatchHandle {
         self.bell.ring();
     }
 
-    pub fn gauges(&self) -> DispatchGauges {
-        *self.gauges.borrow()
+    /// Never waits for dispatch. Without one running, as it was last.
+    pub fn snapshot(&self) -> DispatchSnapshot {
+        *self.snapshot.borrow()
     }
 }

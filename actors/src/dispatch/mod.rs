@@ -34,7 +34,7 @@ use std::sync::Arc;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 pub use config::{DispatchConfig, RetryConfig};
-pub use handle::{DispatchGauges, DispatchHandle};
+pub use handle::{DispatchHandle, DispatchSnapshot};
 pub use state::DispatchState;
 
 use crate::model::value_version::ValueVersion;
@@ -65,7 +65,7 @@ impl Crash for DispatchMsg {
 pub struct DispatchArgs {
     pub config: DispatchConfig,
     /// Which node this is, for the logs.
-    pub instance: Arc<str>,
+    pub instance: String,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     pub events: Arc<dyn Events>,

@@ -20,7 +20,7 @@ use super::recover::{recover_claims, restore_markers};
 use super::steady::SteadyClock;
 use super::targets::Targets;
 use super::writing::Writing;
-use super::{DispatchArgs, DispatchConfig, DispatchGauges, DispatchMsg};
+use super::{DispatchArgs, DispatchConfig, DispatchMsg, DispatchSnapshot};
 use crate::model::retry::RetryPolicy;
 use crate::ports::KvError;
 
@@ -301,17 +301,17 @@ impl DispatchState {
 
     fn show(&self) {
         let (counts, held) = (self.attempts.counts(), self.held.total());
-        let gauges = DispatchGauges {
+        let snapshot = DispatchSnapshot {
             running: counts.running,
             claimed: held.rows,
-            claimed_bytes: held.bytes,
+            claimed_bytes: u64::try_from(held.bytes).unwrap_or(u64::MAX),
             runnable: counts.runnable,
             breakers_open: counts.breakers_open,
             oldest_due_at_ms: self.oldest_due_at_ms,
         };
-        self.args.handle.gauges.send_if_modified(|shown| {
-            let is_new = *shown != gauges;
-            *shown = gauges;
+        self.args.handle.snapshot.send_if_modified(|shown| {
+            let is_new = *shown != snapshot;
+            *shown = snapshot;
             is_new
         });
     }

@@ -12,7 +12,11 @@ use bytes::Bytes;
 use super::{Direction, Engine, Kv, Lane, OpenError, Page, Pair, Scan, StoreStats};
 use crate::model::batch::Batch;
 use crate::model::cf::Cf;
+use crate::model::counters::{self, Field};
 use crate::model::failure::FailureClass;
+use crate::model::ids::{Seq, TenantOrd};
+use crate::model::keys::{CounterKey, DueKey, DueKind, DueValue};
+use crate::model::ops::Ops;
 
 /// Runs the whole contract, each part over an empty store of its own.
 pub async fn holds_for<E: Engine>(new_engine: impl Fn() -> E) {
@@ -21,6 +25,7 @@ pub async fn holds_for<E: Engine>(new_engine: impl Fn() -> E) {
     families_do_not_share_keys(&new_engine()).await;
     any_bytes_are_a_key_or_a_value(&new_engine()).await;
     big_values_come_back_whole(&new_engine()).await;
+    counters_add_up_what_was_merged(&new_engine()).await;
     keys_are_answered_in_the_order_asked(&new_engine()).await;
     a_scan_sees_its_range_in_both_directions(&new_engine()).await;
     a_bounded_scan_says_whether_there_is_more(&new_engine()).await;
@@ -160,6 +165,60 @@ pub async fn big_values_come_back_whole(engine: &dyn Engine) {
         assert!(found == lens.map(body), "{}", cf.name());
         assert!(kv.get(cf, &[3]).unwrap() == Some(body(5 << 20)), "{}", cf.name());
     }
+}
+
+/// A batch whose only merges take one from what waits of `tenant`, and so of the node.
+fn one_less(tenant: u32) -> Batch {
+    let mut ops = Ops::default();
+    let due = DueKey { tenant: TenantOrd(tenant), at_ms: 1, seq: Seq::FIRST, sink: 0 };
+    ops.drop_due(&due, DueValue { size: 0, kind: DueKind::First });
+    ops.finish()
+}
+
+pub async fn counters_add_up_what_was_merged(engine: &dyn Engine) {
+    let key = |tenant: u32| {
+        CounterKey { tenant: TenantOrd(tenant), field: Field::Pending }.encode().to_vec()
+    };
+    let counts = |counts: &[(u32, i64)]| -> Vec<Pair> {
+        counts.iter().map(|(tenant, count)| (key(*tenant), counters::value(*count))).collect()
+    };
+    let kv = open(engine).await;
+    apply(&*kv, one_less(1)).await;
+    assert_eq!(rows(&*kv, Cf::Counters).await, counts(&[(0, -1), (1, -1)]));
+    for _ in 0..300 {
+        apply(&*kv, one_less(2)).await;
+    }
+    kv.apply(one_less(1), Lane::Background).await.unwrap();
+    assert_eq!(rows(&*kv, Cf::Counters).await, counts(&[(0, -302), (1, -2), (2, -300)]));
+
+    // Operands are folded among themselves, into values and over reopens; the sum is the same.
+    engine.close(kv).await;
+    for _ in 0..3 {
+        let kv = open(engine).await;
+        apply(&*kv, one_less(1)).await;
+        engine.close(kv).await;
+    }
+    let kv = open(engine).await;
+    assert_eq!(rows(&*kv, Cf::Counters).await, counts(&[(0, -305), (1, -5), (2, -300)]));
+    assert_eq!(kv.get(Cf::Counters, &key(1)).unwrap(), Some(counters::value(-5)));
+    let found = kv.multi_get(Cf::Counters, vec![key(2), key(3), key(0), key(4), key(1)]).await;
+    let of = |count| Some(counters::value(count));
+    assert_eq!(found.unwrap(), [of(-300), None, of(-305), None, of(-5)]);
+
+    // A put starts from what it says, a delete from nothing, damage from 0: a merge never fails.
+    let mut batch = puts(
+        Cf::Counters,
+        &[(&key(0), &counters::value(7_000_000_000)), (&key(2), b"no number"), (&key(3), b"12")],
+    );
+    batch.delete(Cf::Counters, &key(1));
+    apply(&*kv, batch).await;
+    for tenant in 1..=3 {
+        apply(&*kv, one_less(tenant)).await;
+    }
+    let expected = counts(&[(0, 6_999_999_997), (1, -1), (2, -1), (3, 11)]);
+    assert_eq!(rows(&*kv, Cf::Counters).await, expected);
+    engine.close(kv).await;
+    assert_eq!(rows(&*open(engine).await, Cf::Counters).await, expected);
 }
 
 pub async fn keys_are_answered_in_the_order_asked(engine: &dyn Engine) {
