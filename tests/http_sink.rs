@@ -135,6 +135,7 @@ mod request {
             hook.headers = vec![
                 header("Host", "hooks.example"),
                 header("User-Agent", "GitHub-Hookshot/1"),
+                header("X-A", "theirs"),
                 header("X-GitHub-Event", "push"),
                 header("Content-Type", "application/json"),
                 header("Webhook-Id", "theirs"),
@@ -264,6 +265,17 @@ mod request {
         ] {
             assert_eq!(seen(hook(), |spec| spec.method = method).await.method, expected);
         }
+    }
+
+    #[tokio::test]
+    async fn no_more_headers_are_forwarded_than_a_map_can_hold() {
+        let many = (0..100_000).map(|n| (format!("x-{n}"), "v".into())).collect();
+        let worker = RawWorker::start(b"HTTP/1.1 204 x\r\n\r\n", Then::Close).await;
+        let sink = sink(&unsigned(format!("http://{}", worker.address)));
+        let delivery = Delivery { forwarded: many, ..delivery(hook()) };
+        assert_eq!(sink.deliver(&delivery).await, Outcome::Ok);
+        let request = String::from_utf8(worker.requests().remove(0)).unwrap();
+        assert!(request.contains("\r\nx-255: v\r\nx-ankusa-id: "), "{request}");
     }
 
     #[tokio::test]

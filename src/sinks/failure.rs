@@ -77,3 +77,45 @@ fn io_reason(mut error: &io::Error, authority: &str, tls: bool) -> String {
 fn closed(authority: &str) -> String {
     format!("{authority} closed the connection without an answer")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_says_becomes_a_sentence() {
+        let said = |tls, code| io_reason(&io::Error::from_raw_os_error(code), "w:443", tls);
+        for (code, expected) in [
+            (libc::ECONNREFUSED, "connection refused by w:443"),
+            (libc::ECONNRESET, "connection reset by w:443"),
+            (libc::EHOSTUNREACH, "no route to w:443"),
+            (libc::ENETUNREACH, "no route to w:443"),
+            (libc::ETIMEDOUT, "connection to w:443 timed out"),
+            (libc::EPIPE, "w:443 closed the connection without an answer"),
+            (libc::ECONNABORTED, "w:443 closed the connection without an answer"),
+            (libc::EMFILE, "connection to w:443 failed: Too many open files (os error 24)"),
+        ] {
+            assert_eq!([said(false, code), said(true, code)], [expected; 2]);
+        }
+    }
+
+    #[test]
+    fn what_the_tls_library_says_is_told_from_what_the_system_says_through_it() {
+        let bad_certificate =
+            || io::Error::new(io::ErrorKind::InvalidData, "invalid peer certificate: Expired");
+        let reset = || io::Error::from_raw_os_error(libc::ECONNRESET);
+        let twice = |error: io::Error| io::Error::other(io::Error::other(error));
+        for (error, expected) in [
+            (bad_certificate(), "TLS with w:443 failed: invalid peer certificate: Expired"),
+            (twice(bad_certificate()), "TLS with w:443 failed: invalid peer certificate: Expired"),
+            (twice(reset()), "connection reset by w:443"),
+        ] {
+            assert_eq!(io_reason(&error, "w:443", true), expected);
+        }
+        let ended = io::Error::from(io::ErrorKind::UnexpectedEof);
+        assert_eq!(
+            io_reason(&ended, "w:80", false),
+            "w:80 closed the connection without an answer"
+        );
+    }
+}

@@ -32,6 +32,9 @@ static TRUE: HeaderValue = HeaderValue::from_static("true");
 /// The most names the node sets itself.
 const OWN_HEADERS: usize = 14;
 
+/// The most headers of a provider that are passed on; more than that an HTTP server does not take by default.
+const MAX_FORWARDED: usize = 256;
+
 /// Room for the values that are put together for a delivery; more is found when a key is long.
 const VALUE_BYTES: usize = 320;
 
@@ -93,10 +96,11 @@ impl SinkHeaders {
     ///
     /// What cannot be a header value, a control character in a provider's header say, is left out.
     pub(super) fn of(&self, delivery: &Delivery, sent_ms: u64) -> HeaderMap {
-        let names = delivery.forwarded.len() + OWN_HEADERS + self.configured.len();
+        let names =
+            delivery.forwarded.len().min(MAX_FORWARDED) + OWN_HEADERS + self.configured.len();
         let mut headers = HeaderMap::with_capacity(names);
         self.forward(delivery, &mut headers);
-        self.describe(delivery, &mut headers);
+        describe(delivery, &mut headers);
         if let Some(signer) = &self.signer {
             sign(signer, &delivery.envelope, sent_ms / 1_000, &mut headers);
         }
@@ -107,7 +111,7 @@ impl SinkHeaders {
     }
 
     fn forward(&self, delivery: &Delivery, headers: &mut HeaderMap) {
-        for (name, text) in &delivery.forwarded {
+        for (name, text) in delivery.forwarded.iter().take(MAX_FORWARDED) {
             let Ok(known) = HeaderName::from_bytes(name.as_bytes()) else { continue };
             let own = self.signer.is_some()
                 && [&WEBHOOK_ID, &WEBHOOK_TIMESTAMP, &WEBHOOK_SIGNATURE].contains(&&known);
@@ -121,35 +125,34 @@ impl SinkHeaders {
             }
         }
     }
+}
 
-    fn describe(&self, delivery: &Delivery, headers: &mut HeaderMap) {
-        let envelope = &delivery.envelope;
-        let mut values = Values(BytesMut::with_capacity(VALUE_BYTES));
-        let mut set = |name: &'static HeaderName, value: Option<HeaderValue>| {
-            if let Some(value) = value {
-                headers.insert(name, value);
-            }
-        };
-        set(&X_ID, values.of(envelope.id.as_str().as_bytes()));
-        set(&X_IDEMPOTENCY_KEY, values.of(&idempotency_key_header(envelope)));
-        set(&X_SOURCE, values.of(envelope.source_id.as_bytes()));
-        if !self.configured.contains_key(CONTENT_TYPE) {
-            let content_type = envelope.content_type.clone().map(HeaderValue::from_maybe_shared);
-            set(
-                &CONTENT_TYPE,
-                Some(content_type.and_then(Result::ok).unwrap_or_else(|| OCTET_STREAM.clone())),
-            );
+/// What the node knows of the hook.
+fn describe(delivery: &Delivery, headers: &mut HeaderMap) {
+    let envelope = &delivery.envelope;
+    let mut values = Values(BytesMut::with_capacity(VALUE_BYTES));
+    let mut set = |name: &'static HeaderName, value: Option<HeaderValue>| {
+        if let Some(value) = value {
+            headers.insert(name, value);
         }
-        set(&X_TENANT, envelope.tenant_id.as_ref().and_then(|tenant| values.of(tenant.as_bytes())));
-        set(&X_DEDUPE_KEY, dedupe_key(envelope).and_then(|key| values.of(&header_form(key))));
-        set(&X_REPLAY_ID, delivery.replay_id.as_ref().and_then(|id| values.of(id.as_bytes())));
-        set(&X_RECEIVED_AT, Some(envelope.received_at_ms.into()));
-        set(&X_BODY_SHA256, owned(sha256_hex(&envelope.body)));
-        let verification = envelope.verification.as_deref().map(VerificationTerm::decode);
-        if let Some(Ok(verification)) = verification {
-            set(&X_VERIFICATION, Some(HeaderValue::from_static(verification.status.as_str())));
-            set(&X_VERIFICATION_FLAGGED, verification.flagged.then(|| TRUE.clone()));
-        }
+    };
+    set(&X_ID, values.of(envelope.id.as_str().as_bytes()));
+    set(&X_IDEMPOTENCY_KEY, values.of(&idempotency_key_header(envelope)));
+    set(&X_SOURCE, values.of(envelope.source_id.as_bytes()));
+    let content_type = envelope.content_type.clone().map(HeaderValue::from_maybe_shared);
+    set(
+        &CONTENT_TYPE,
+        Some(content_type.and_then(Result::ok).unwrap_or_else(|| OCTET_STREAM.clone())),
+    );
+    set(&X_TENANT, envelope.tenant_id.as_ref().and_then(|tenant| values.of(tenant.as_bytes())));
+    set(&X_DEDUPE_KEY, dedupe_key(envelope).and_then(|key| values.of(&header_form(key))));
+    set(&X_REPLAY_ID, delivery.replay_id.as_ref().and_then(|id| values.of(id.as_bytes())));
+    set(&X_RECEIVED_AT, Some(envelope.received_at_ms.into()));
+    set(&X_BODY_SHA256, owned(sha256_hex(&envelope.body)));
+    let verification = envelope.verification.as_deref().map(VerificationTerm::decode);
+    if let Some(Ok(verification)) = verification {
+        set(&X_VERIFICATION, Some(HeaderValue::from_static(verification.status.as_str())));
+        set(&X_VERIFICATION_FLAGGED, verification.flagged.then(|| TRUE.clone()));
     }
 }
 

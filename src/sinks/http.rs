@@ -118,7 +118,7 @@ impl HttpSink {
             return;
         }
         let mut read_bytes = 0_usize;
-        while read_bytes <= self.max_response_bytes {
+        while read_bytes < self.max_response_bytes {
             match response.chunk().await {
                 Ok(Some(chunk)) => read_bytes = read_bytes.saturating_add(chunk.len()),
                 Ok(None) | Err(_) => return,
@@ -177,15 +177,13 @@ fn answered(status: u16) -> String {
 /// The URL, if the HTTP client can use it.
 fn parse_url(text: &str) -> Result<Url, SinkSpecError> {
     let refuse = |problem: String| SinkSpecError::new("url", problem);
-    let mut url = Url::parse(text).map_err(|error| refuse(format!("is not a URL: {error}")))?;
+    let url = Url::parse(text).map_err(|error| refuse(format!("is not a URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(refuse(format!(
             "has the scheme {}: only https and http are delivered to",
             url.scheme()
         )));
     }
-    // Never sent.
-    url.set_fragment(None);
     let sendable = url.as_str().parse::<http::Uri>();
     sendable.map_err(|error| {
         refuse(format!("cannot be sent: {error}; percent-encode what is unusual in it"))
