@@ -237,25 +237,6 @@ async fn damage_in_a_table_is_an_error_and_never_a_shorter_page() {
 }
 
 #[tokio::test]
-async fn an_open_that_never_ends_is_given_up_on() {
-    let store = store_of(&["a"]).await;
-    let manifest = store.files(|name| name.starts_with("MANIFEST")).pop().unwrap();
-    // The type of its second record, so that it reads as one of a recycled file.
-    let mut bytes = fs::read(&manifest).unwrap();
-    let first_bytes = 7 + usize::from(u16::from_le_bytes([bytes[4], bytes[5]]));
-    bytes[first_bytes + 6] ^= 4;
-    fs::write(&manifest, bytes).unwrap();
-    let impatient = RocksOptions { open_deadline_ms: 500, ..RocksOptions::default() };
-    let store = store.reopened_with(impatient);
-    let refused = store.refused().await;
-    assert_eq!(refused.class, FailureClass::Corruption);
-    assert!(refused.detail.starts_with("no result within 500 ms"), "{refused}");
-    // It still holds LOCK, and that is not what is wrong with the store.
-    let again = store.refused().await;
-    assert_eq!((again.class, again.detail), (refused.class, refused.detail));
-}
-
-#[tokio::test]
 async fn a_store_that_cannot_be_made_says_where_and_why() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
