@@ -168,7 +168,7 @@ impl RowLine {
 }
 
 /// The bytes of an even number of hex digits.
-fn from_hex(hex: &str) -> Option<Vec<u8>> {
+pub(crate) fn from_hex(hex: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let (pairs, rest) = hex.as_bytes().as_chunks::<2>();
     if !rest.is_empty() {

@@ -1,8 +1,11 @@
 //! What was written down outside the node: what clients sent and were told, and what the sink saw.
 
 use std::fmt;
+use std::str::FromStr;
 
 use sha2::{Digest as _, Sha256};
+
+use crate::dump::{from_hex, to_hex};
 
 /// The SHA-256 of a body.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,9 +25,22 @@ impl Digest {
     }
 }
 
+impl FromStr for Digest {
+    type Err = NotADigest;
+
+    fn from_str(hex: &str) -> Result<Self, NotADigest> {
+        from_hex(hex).and_then(|bytes| bytes.try_into().ok()).map(Self).ok_or(NotADigest)
+    }
+}
+
+/// What was given is not 64 hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not 64 hex digits")]
+pub struct NotADigest;
+
 impl fmt::Display for Digest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+        out.write_str(&to_hex(&self.0))
     }
 }
 
@@ -64,4 +80,18 @@ pub struct Delivery {
     pub attempt: u32,
     /// Whether the sink answered 2xx. What it refused was not delivered.
     pub accepted: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_reads_back_from_its_hex() {
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(Digest::of(b"").to_string(), empty);
+        assert_eq!(empty.parse(), Ok(Digest::of(b"")));
+        assert_eq!(empty[1..].parse::<Digest>(), Err(NotADigest));
+        assert_eq!(empty[2..].parse::<Digest>(), Err(NotADigest));
+    }
 }

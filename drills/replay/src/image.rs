@@ -257,13 +257,12 @@ impl Mirror {
     }
 
     /// Makes the directory hold exactly this image. Whoever looked at the last one must not have written to it.
-    /// Answers how many files had to be written.
+    /// Answers how much had to change: files written, directories made, paths removed. 0: the image is the last one.
     ///
     /// # Errors
     /// When a file or directory cannot be written or removed.
     pub fn show(&mut self, image: &Image<'_>) -> io::Result<usize> {
-        self.remove_all_but(image)?;
-        let mut written = 0;
+        let mut changes = self.remove_all_but(image)?;
         // Paths are in order, so a directory comes before what is in it.
         for (path, entry) in &image.entries {
             let target = self.directory.join(path);
@@ -271,6 +270,7 @@ impl Mirror {
                 Entry::Dir => {
                     if self.shown.get(path) != Some(&Shown::Dir) {
                         fs::create_dir(&target)?;
+                        changes += 1;
                     }
                     self.shown.insert(path.clone(), Shown::Dir);
                 }
@@ -279,17 +279,18 @@ impl Mirror {
                         // Forgotten first: a write that fails half way leaves a file of unknown bytes.
                         self.shown.insert(path.clone(), Shown::File(None));
                         fs::write(&target, bytes)?;
-                        written += 1;
+                        changes += 1;
                     }
                     self.shown.insert(path.clone(), Shown::File(*stamp));
                 }
             }
         }
-        Ok(written)
+        Ok(changes)
     }
 
-    /// Removes what the image does not have, or has as something else. Children come before their directory.
-    fn remove_all_but(&mut self, image: &Image<'_>) -> io::Result<()> {
+    /// Removes what the image does not have, or has as something else. Children come before their directory. Answers how
+    /// many paths went.
+    fn remove_all_but(&mut self, image: &Image<'_>) -> io::Result<usize> {
         let gone: Vec<(String, Shown)> = self
             .shown
             .iter()
@@ -302,14 +303,14 @@ impl Mirror {
             })
             .map(|(path, shown)| (path.clone(), *shown))
             .collect();
-        for (path, shown) in gone {
-            let target = self.directory.join(&path);
+        for (path, shown) in &gone {
+            let target = self.directory.join(path);
             match shown {
                 Shown::Dir => fs::remove_dir_all(&target)?,
                 Shown::File(_) => fs::remove_file(&target)?,
             }
-            self.shown.remove(&path);
+            self.shown.remove(path);
         }
-        Ok(())
+        Ok(gone.len())
     }
 }
