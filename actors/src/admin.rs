@@ -1,5 +1,6 @@
 //! What the control socket and the admin port can ask, and the shapes they answer.
 
+mod dlq;
 mod dump;
 mod hooks;
 mod queue;

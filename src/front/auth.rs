@@ -1,7 +1,7 @@
 //! Bearer tokens and their scopes, for an admin port that is bound beyond loopback.
 
-use hyper::header::AUTHORIZATION;
 use hyper::HeaderMap;
+use hyper::header::AUTHORIZATION;
 use sha2::{Digest, Sha256};
 
 use crate::config::TokenConfig;
@@ -47,7 +47,8 @@ impl Authorizer {
         }
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|value| value.strip_prefix("Bearer "));
-        let digest: [u8; 32] = Sha256::digest(given.ok_or(Refused::Unauthorized)?.as_bytes()).into();
+        let digest: [u8; 32] =
+            Sha256::digest(given.ok_or(Refused::Unauthorized)?.as_bytes()).into();
         let known = self.tokens.iter().find(|token| token.digest == digest);
         let scopes = &known.ok_or(Refused::Unauthorized)?.scopes;
         let covers = scopes.iter().any(|held| covers(held, scope));
@@ -100,7 +101,9 @@ mod tests {
 
     #[test]
     fn no_token_or_a_wrong_one_is_nobody() {
-        for wrong in [None, Some("Bearer "), Some("Bearer reader-token-012"), Some("reader-token-0123")] {
+        for wrong in
+            [None, Some("Bearer "), Some("Bearer reader-token-012"), Some("reader-token-0123")]
+        {
             assert_eq!(asked(wrong, "dlq:read"), Err(Refused::Unauthorized), "{wrong:?}");
         }
     }

@@ -103,7 +103,8 @@ impl GaugesState {
     fn queue(&self) -> Option<QueueGauges> {
         let admin = &self.args.admin;
         // A counter is never negative; one that reads so is shown as nothing.
-        let counter = |field| admin.counter(field).ok().map(|count| u64::try_from(count).unwrap_or(0));
+        let counter =
+            |field| admin.counter(field).ok().map(|count| u64::try_from(count).unwrap_or(0));
         let oldest = admin.handles.dispatch.snapshot().oldest_due_at_ms;
         Some(QueueGauges {
             pending: counter(Field::Pending)?,

@@ -76,7 +76,7 @@ impl Server {
         S::Future: Send + 'static,
         S::Error: Into<Box<dyn Error + Send + Sync>>,
         B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let (stop, stopped) = watch::channel(false);
         Self { stop, task: tokio::spawn(accept(acceptor, limits, service, stopped)) }
@@ -198,7 +198,10 @@ async fn serve<T, S, B>(
 }
 
 /// The connection's end, or `None` when the stop came first.
-async fn finish<F: Future>(connection: F, stopped: &mut watch::Receiver<bool>) -> Option<F::Output> {
+async fn finish<F: Future>(
+    connection: F,
+    stopped: &mut watch::Receiver<bool>,
+) -> Option<F::Output> {
     tokio::select! {
         biased;
         _ = stopped.wait_for(|stopped| *stopped) => None,

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use ankusa_actors::admin::{Admin, AdminError, DumpCursor};
 use ankusa_actors::dispatch::dlq::DeadFilter;
 use ankusa_actors::model::ids::Seq;
-use ankusa_actors::store::StoreMsg;
 use axum::body::Body;
 use axum::extract::{Query, Request, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -53,9 +52,7 @@ pub struct Control {
 
 /// The routes of the admin port.
 pub fn admin_routes(api: Api) -> Router {
-    let open = Router::new()
-        .route("/health", get(health))
-        .route("/ready", get(ready));
+    let open = Router::new().route("/health", get(health)).route("/ready", get(ready));
     let guarded = Router::new()
         .route("/metrics", get(metrics))
         .route("/v1/config", get(config))
@@ -150,10 +147,14 @@ struct DlqQuery {
     limit: Option<String>,
 }
 
-async fn dlq(State(api): State<Api>, Query(query): Query<DlqQuery>) -> Result<Json<Value>, Response> {
+async fn dlq(
+    State(api): State<Api>,
+    Query(query): Query<DlqQuery>,
+) -> Result<Json<Value>, Response> {
     let since_ms = number(query.since.as_ref(), "since")?;
     let limit = number::<i64>(query.limit.as_ref(), "limit")?;
-    let limit = limit.map_or(DLQ_LIMIT, |limit| usize::try_from(limit.max(0)).unwrap_or(DLQ_MAX_LIMIT));
+    let limit =
+        limit.map_or(DLQ_LIMIT, |limit| usize::try_from(limit.max(0)).unwrap_or(DLQ_MAX_LIMIT));
     let filter = DeadFilter { source_id: query.source_id, since_ms };
     let dead = api.admin.dlq(&filter, limit.min(DLQ_MAX_LIMIT)).await.map_err(failed)?;
     Ok(Json(dead))
@@ -198,15 +199,9 @@ async fn dump(State(control): State<Control>) -> Response {
 }
 
 async fn reopen(State(control): State<Control>) -> Response {
-    let Some(store) = control.api.admin.handles.store.slot().get() else {
-        return failed(AdminError::StoreUnavailable("the store is between incarnations".to_owned()));
-    };
-    match store.call(StoreMsg::Reopen, None).await {
-        Ok(ractor::rpc::CallResult::Success(Ok(()))) => Json(json!({"status": "reopened"})).into_response(),
-        Ok(ractor::rpc::CallResult::Success(Err(why))) => failed(AdminError::StoreUnavailable(why)),
-        Ok(ractor::rpc::CallResult::Timeout | ractor::rpc::CallResult::SenderError) | Err(_) => {
-            failed(AdminError::StoreUnavailable("the store process ended".to_owned()))
-        }
+    match control.api.admin.handles.store.reopen().await {
+        Ok(()) => Json(json!({"status": "reopened"})).into_response(),
+        Err(why) => failed(AdminError::StoreUnavailable(why)),
     }
 }
 
@@ -218,7 +213,10 @@ struct CrashQuery {
 async fn crash(State(control): State<Control>, Query(query): Query<CrashQuery>) -> Response {
     if !control.allow_crash {
         let message = "set control.allow_crash: true to allow this";
-        return refuse(StatusCode::FORBIDDEN, &json!({"error": "crash_not_allowed", "message": message}));
+        return refuse(
+            StatusCode::FORBIDDEN,
+            &json!({"error": "crash_not_allowed", "message": message}),
+        );
     }
     let child = query.child.unwrap_or_default();
     match control.api.admin.crash(&child) {
@@ -237,7 +235,8 @@ fn failed(error: AdminError) -> Response {
     match error {
         AdminError::StoreUnavailable(message) => {
             let body = json!({"error": name, "message": message});
-            let headers = HeaderMap::from_iter([(RETRY_AFTER, axum::http::HeaderValue::from_static("1"))]);
+            let headers =
+                HeaderMap::from_iter([(RETRY_AFTER, axum::http::HeaderValue::from_static("1"))]);
             (StatusCode::SERVICE_UNAVAILABLE, headers, Json(body)).into_response()
         }
         AdminError::RoleNotEnabled(role) => {

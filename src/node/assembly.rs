@@ -57,7 +57,14 @@ pub(super) async fn start(
         events: Arc::clone(&metrics) as _,
     };
     let settings = settings(config);
-    let parts = FrontParts { config: config.clone(), settings: settings.clone(), sockets, clock, metrics, stop };
+    let parts = FrontParts {
+        config: config.clone(),
+        settings: settings.clone(),
+        sockets,
+        clock,
+        metrics,
+        stop,
+    };
     let front: MakeFront = Arc::new(move |handles| parts.children(handles));
     Node::start(ports, settings, sources, front).await
 }
@@ -88,7 +95,10 @@ fn rocks_options(config: &Config) -> RocksOptions {
         block_cache_bytes: rocksdb.block_cache_bytes,
         bloom_bits_per_key: rocksdb.bloom_bits_per_key,
         max_open_files: rocksdb.max_open_files,
-        write_buffers: WriteBuffers { hooks_bytes: rocksdb.write_buffer_bytes, ..WriteBuffers::default() },
+        write_buffers: WriteBuffers {
+            hooks_bytes: rocksdb.write_buffer_bytes,
+            ..WriteBuffers::default()
+        },
         max_background_jobs: rocksdb.max_background_jobs,
         open_deadline_ms: config.store.open_deadline_ms,
     }
@@ -103,7 +113,8 @@ fn sources(config: &Config, clock: &Arc<dyn Clock>) -> Result<Sources, BootError
 fn source(id: &str, spec: &SourceSpec, outbound: &Outbound) -> Result<Source, BootError> {
     let verifier = spec.verify.build().map_err(|error| format!("sources.{id}.verify.{error}"))?;
     let sinks = spec.sinks.iter().enumerate().map(|(ix, sink)| {
-        sinks::build(sink, outbound).map_err(|error| format!("sources.{id}.sinks[{ix}].{error}").into())
+        sinks::build(sink, outbound)
+            .map_err(|error| format!("sources.{id}.sinks[{ix}].{error}").into())
     });
     let sinks = sinks.collect::<Result<Vec<_>, BootError>>()?;
     Ok(Source {

@@ -133,7 +133,9 @@ fn banner(config: &Config) {
     );
     let store = config.instance_dir().join("store");
     info!("store at {}. Durable to power loss on THIS host only.", store.display());
-    info!("hooks, and secrets of sources in the configuration, are stored in plaintext: no key is configured");
+    info!(
+        "hooks, and secrets of sources in the configuration, are stored in plaintext: no key is configured"
+    );
 }
 
 struct Signals {

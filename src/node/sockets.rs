@@ -35,9 +35,11 @@ pub(super) struct BindError {
 impl Sockets {
     pub(super) fn bind(config: &Config) -> Result<Self, BindError> {
         let edge = config.has_role(Role::Edge);
-        let ingest = edge.then(|| tcp("http.port", config.http.ip, config.http.port)).transpose()?;
+        let ingest =
+            edge.then(|| tcp("http.port", config.http.ip, config.http.port)).transpose()?;
         let admin = config.admin.enabled;
-        let admin = admin.then(|| tcp("admin.port", config.admin.ip, config.admin.port)).transpose()?;
+        let admin =
+            admin.then(|| tcp("admin.port", config.admin.ip, config.admin.port)).transpose()?;
         let control_path = config.control_socket();
         let control = control::bind(&control_path).map_err(|error| BindError {
             key: "control.socket",

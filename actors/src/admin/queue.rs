@@ -32,7 +32,6 @@ impl Admin {
         Ok(self.handles.store.stats().await?)
     }
 
-    pub async fn dlq(&self, _f: &crate::dispatch::dlq::DeadFilter, _l: usize) -> Result<Value, AdminError> { Ok(Value::Null) }
     /// `GET /v1/wal`; the object is empty when the store cannot be read.
     pub async fn wal(&self) -> Value {
         let wal = match (self.next_seq(), self.store_stats().await) {

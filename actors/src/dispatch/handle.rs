@@ -48,7 +48,6 @@ impl DispatchHandle {
         &self.slot
     }
 
-    pub fn snapshot(&self) -> Snapshot { Snapshot::default() }
     /// There may be rows to claim. Costs nothing while dispatch has not looked yet, or does not run.
     pub fn wake(&self) {
         self.bell.ring();
@@ -59,6 +58,3 @@ impl DispatchHandle {
         *self.snapshot.borrow()
     }
 }
-
-#[derive(Clone, Debug, Default)]
-pub struct Snapshot { pub running: usize, pub claimed: usize, pub claimed_bytes: u64, pub runnable: usize, pub breakers_open: usize, pub oldest_due_at_ms: Option<u64> }
