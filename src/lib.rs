@@ -6,6 +6,7 @@ mod cli;
 pub mod config;
 pub mod host;
 pub mod node;
+pub mod sinks;
 pub mod telemetry;
 
 use std::process::ExitCode;
