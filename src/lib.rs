@@ -2,6 +2,7 @@
 //!
 //! This package is what the node touches: configuration, disk, network, clock. What it decides is in `ankusa-actors`.
 
+mod cli;
 pub mod config;
 pub mod front;
 pub mod host;
@@ -9,3 +10,10 @@ pub mod node;
 pub mod rocks;
 pub mod sinks;
 pub mod telemetry;
+
+use std::process::ExitCode;
+
+/// The whole program: `args` without its name, as in `["start", "--config", "ankusa.yml"]`.
+pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
+    cli::run(args)
+}

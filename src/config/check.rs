@@ -1,20 +1,19 @@
 //! What the keys owe each other, once each of them is well formed.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
-
-use url::{Host, Url};
+use std::sync::Arc;
 
 use ankusa_actors::edge::Routing;
 use ankusa_actors::model::egress::Egress;
 use ankusa_actors::model::ids::{LIFECYCLE_SOURCE, is_name};
-use ankusa_actors::model::sink_spec::{HttpSinkSpec, SinkSpec};
 use ankusa_actors::model::source::SourceSpec;
 
 use super::Config;
 use super::error::{ConfigError, ConfigErrors};
 use super::key::{child, element};
+use crate::host::HostClock;
+use crate::sinks::{self, Outbound};
 
 /// The longest path of a unix socket, in bytes: `sun_path` without its closing zero.
 const MAX_SOCKET_BYTES: usize = 107;
@@ -30,12 +29,14 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigErrors> {
     check_http(config, &mut errors);
     check_admin(config, &mut errors);
     check_bounds_between_keys(config, &mut errors);
-    if let Err(error) = Egress::new(&config.egress) {
+    let egress = Egress::new(&config.egress).unwrap_or_else(|error| {
         let key = element("egress.allow", error.index);
         errors.push(ConfigError::at(key, format!("{:?} {}", error.entry, error.problem)));
-    }
+        Egress::default()
+    });
+    let outbound = Outbound::new(egress, Arc::new(HostClock));
     for (id, source) in &config.sources {
-        check_source(config, id, source, &mut errors);
+        check_source(config, id, source, &outbound, &mut errors);
     }
     ConfigErrors::none_of(errors)
 }
@@ -170,7 +171,7 @@ fn check_bounds_between_keys(config: &Config, errors: &mut Vec<ConfigError>) {
     }
 }
 
-fn check_source(config: &Config, id: &str, source: &SourceSpec, errors: &mut Vec<ConfigError>) {
+fn check_source(config: &Config, id: &str, source: &SourceSpec, outbound: &Outbound, errors: &mut Vec<ConfigError>) {
     let key = child("sources", id);
     if id == LIFECYCLE_SOURCE {
         errors.push(ConfigError::at(&key, "this id is reserved"));
@@ -192,49 +193,15 @@ fn check_source(config: &Config, id: &str, source: &SourceSpec, errors: &mut Vec
                     into any tenant, because it verifies nothing and its tenant is default";
         errors.push(ConfigError::at(child(&key, "trust_url_tenant"), text));
     }
-    let sinks = child(&key, "sinks");
+    let list = child(&key, "sinks");
     if source.sinks.is_empty() {
-        errors.push(ConfigError::at(&sinks, "must hold at least one sink"));
+        errors.push(ConfigError::at(&list, "must hold at least one sink"));
     }
     for (at, sink) in source.sinks.iter().enumerate() {
-        match sink {
-            SinkSpec::Log(_) => {}
-            SinkSpec::Http(sink) => check_http_sink(config, &element(&sinks, at), sink, errors),
+        // Built as the node will build it, and dropped: whatever it would refuse is told here.
+        if let Err(error) = sinks::build(sink, outbound) {
+            let key = format!("{}.{}", element(&list, at), error.key);
+            errors.push(ConfigError::at(key, error.problem));
         }
     }
-}
-
-fn check_http_sink(config: &Config, key: &str, sink: &HttpSinkSpec, errors: &mut Vec<ConfigError>) {
-    let mut refuse = |name: &str, text: String| {
-        errors.push(ConfigError::at(format!("{key}.{name}"), text));
-    };
-    if let Err(text) = check_url(config, &sink.url) {
-        refuse("url", text);
-    }
-    for checked in [sink.check_bounds(), sink.signer().map(|_| ())] {
-        if let Err(error) = checked {
-            refuse(&error.key, error.problem);
-        }
-    }
-}
-
-/// What can be said of a sink's URL without asking anybody what its name means. Never repeats it: it may hold secrets.
-fn check_url(config: &Config, url: &str) -> Result<(), String> {
-    let url = Url::parse(url).map_err(|_| "must be an https:// URL".to_owned())?;
-    match url.scheme() {
-        "https" => {}
-        "http" if config.egress.allow_http => {}
-        "http" => return Err("http:// needs egress.allow_http: true; use https://".to_owned()),
-        _other => return Err("must be an https:// URL".to_owned()),
-    }
-    let address = match url.host() {
-        Some(Host::Ipv4(address)) => IpAddr::V4(address),
-        Some(Host::Ipv6(address)) => IpAddr::V6(address),
-        Some(Host::Domain(_)) => return Ok(()),
-        None => return Err("must name a host".to_owned()),
-    };
-    let Ok(egress) = Egress::new(&config.egress) else { return Ok(()) };
-    egress.check(address).map_err(|denied| {
-        format!("{denied} is closed to sinks; egress.allow_private or egress.allow can open it")
-    })
 }

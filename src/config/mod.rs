@@ -179,13 +179,13 @@ fn at_path(error: &figment::Error, root: Option<&Value>) -> ConfigError {
             _leaf => None,
         };
     }
-    match &error.kind {
-        FigmentKind::MissingField(name) => ConfigError::at(key::child(&key, name), "is required"),
-        FigmentKind::UnknownField(name, known) => {
-            let text = format!("unknown key; known here: {}", known.join(", "));
-            ConfigError::at(key::child(&key, name), text)
-        }
-        other => ConfigError::at(key, other.to_string()),
+    if let FigmentKind::MissingField(name) = &error.kind {
+        ConfigError::at(key::child(&key, name), "is required")
+    } else if let FigmentKind::UnknownField(name, known) = &error.kind {
+        let text = format!("unknown key; known here: {}", known.join(", "));
+        ConfigError::at(key::child(&key, name), text)
+    } else {
+        ConfigError::at(key, error.kind.to_string())
     }
 }
 

@@ -56,9 +56,10 @@ fn redact_source(source: &mut Value) {
             ("verify", Value::Object(options)) => redact_options(options),
             ("sinks", Value::Array(sinks)) => {
                 for sink in sinks {
-                    match sink {
-                        Value::Object(options) => redact_options(options),
-                        other => *other = hidden(),
+                    if let Value::Object(options) = sink {
+                        redact_options(options);
+                    } else {
+                        *sink = hidden();
                     }
                 }
             }

@@ -46,40 +46,34 @@ impl Shaper<'_> {
         key: &str,
         pattern_of: impl Fn(&str) -> String,
     ) -> Option<Value> {
-        match value {
-            Value::Dict(tag, dict) => {
-                let mut shaped = Dict::new();
-                for (name, value) in dict {
-                    if let Some(value) = self.value(value, &child(key, &name), &pattern_of(&name)) {
-                        shaped.insert(name, value);
-                    }
-                }
-                Some(Value::Dict(tag, shaped))
-            }
-            // A section with everything in it commented out.
-            Value::Empty(..) => None,
-            other => {
-                self.must(key, "a mapping", &other, false);
-                None
+        // A section with everything in it commented out.
+        if is_null(&value) {
+            return None;
+        }
+        let Value::Dict(tag, dict) = value else {
+            return self.must(key, "a mapping", &value, false);
+        };
+        let mut shaped = Dict::new();
+        for (name, value) in dict {
+            if let Some(value) = self.value(value, &child(key, &name), &pattern_of(&name)) {
+                shaped.insert(name, value);
             }
         }
+        Some(Value::Dict(tag, shaped))
     }
 
     fn list(&mut self, value: Value, key: &str, pattern: &str) -> Option<Value> {
-        match value {
-            Value::Array(tag, values) => {
-                let mut shaped = Vec::with_capacity(values.len());
-                for (at, value) in values.into_iter().enumerate() {
-                    shaped.extend(self.value(value, &element(key, at), pattern));
-                }
-                Some(Value::Array(tag, shaped))
-            }
-            Value::Empty(..) => None,
-            other => {
-                self.must(key, "a list", &other, false);
-                None
-            }
+        if is_null(&value) {
+            return None;
         }
+        let Value::Array(tag, values) = value else {
+            return self.must(key, "a list", &value, false);
+        };
+        let mut shaped = Vec::with_capacity(values.len());
+        for (at, value) in values.into_iter().enumerate() {
+            shaped.extend(self.value(value, &element(key, at), pattern));
+        }
+        Some(Value::Array(tag, shaped))
     }
 
     fn leaf(&mut self, value: Value, key: &str, pattern: &str, kind: Kind) -> Option<Value> {
@@ -91,16 +85,7 @@ impl Shaper<'_> {
             Kind::Port => self.port(value, key),
             Kind::Text | Kind::TextOrNull => self.text(value, key, false),
             Kind::Secret => self.text(value, key, true),
-            Kind::Secrets => match value {
-                Value::Array(tag, values) => {
-                    let texts = values.into_iter().enumerate();
-                    let shaped: Vec<Value> = texts
-                        .filter_map(|(at, value)| self.text(value, &element(key, at), true))
-                        .collect();
-                    Some(Value::Array(tag, shaped))
-                }
-                one => self.text(one, key, true),
-            },
+            Kind::Secrets => self.secrets(value, key),
             Kind::Word(words) => self.word(value, key, pattern, words),
             Kind::Ip => match value.as_str().map(str::parse::<std::net::IpAddr>) {
                 Some(Ok(_)) => Some(value),
@@ -135,13 +120,20 @@ impl Shaper<'_> {
         }
     }
 
-    fn text(&mut self, value: Value, key: &str, is_secret: bool) -> Option<Value> {
-        match value {
-            Value::String(..) => Some(value),
-            // A character is a text of one.
-            Value::Char(_, c) => Some(Value::from(c.to_string())),
-            other => self.must(key, "a string", &other, is_secret),
+    fn secrets(&mut self, value: Value, key: &str) -> Option<Value> {
+        let Value::Array(tag, values) = value else { return self.text(value, key, true) };
+        let mut shaped = Vec::with_capacity(values.len());
+        for (at, value) in values.into_iter().enumerate() {
+            shaped.extend(self.text(value, &element(key, at), true));
         }
+        Some(Value::Array(tag, shaped))
+    }
+
+    fn text(&mut self, value: Value, key: &str, is_secret: bool) -> Option<Value> {
+        if value.as_str().is_some() {
+            return Some(value);
+        }
+        self.must(key, "a string", &value, is_secret)
     }
 
     fn word(
@@ -202,11 +194,14 @@ fn number(value: &Value) -> Option<i128> {
 }
 
 fn whole(number: &Num) -> Option<i128> {
-    if let Some(number) = number.to_i128() {
-        return Some(number);
+    // What YAML cannot hold as a whole number it makes a float: those are past every bound.
+    const PAST_EVERY_BOUND: f64 = 9e18;
+    if let Some(float) = number.to_f64() {
+        let bound = if float > 0.0 { i128::MAX } else { i128::MIN };
+        return (float.abs() > PAST_EVERY_BOUND).then_some(bound);
     }
-    // What does not fit is past every bound anyway.
-    number.to_u128().map(|number| i128::try_from(number).unwrap_or(i128::MAX))
+    let unsigned = || number.to_u128().map(|number| i128::try_from(number).unwrap_or(i128::MAX));
+    number.to_i128().or_else(unsigned)
 }
 
 /// A value as a message shows it.
@@ -215,9 +210,9 @@ fn show(value: &Value) -> String {
         Value::String(_, text) => format!("{text:?}"),
         Value::Char(_, c) => format!("{:?}", c.to_string()),
         Value::Bool(_, flag) => flag.to_string(),
-        Value::Num(_, number) => match (whole(number), number.to_f64()) {
-            (Some(whole), _) => whole.to_string(),
-            (None, Some(float)) => float.to_string(),
+        Value::Num(_, number) => match (number.to_f64(), whole(number)) {
+            (Some(float), _) => float.to_string(),
+            (None, Some(whole)) => whole.to_string(),
             (None, None) => kind_of(value).to_owned(),
         },
         Value::Empty(..) | Value::Dict(..) | Value::Array(..) => kind_of(value).to_owned(),

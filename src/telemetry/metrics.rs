@@ -5,6 +5,8 @@
 
 mod gauges;
 mod series;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -58,6 +60,9 @@ const REOPENS: [ReopenResult; 3] = [ReopenResult::Ok, ReopenResult::Error, Reope
 
 type Float = Gauge<f64, AtomicU64>;
 
+/// The series of a sink and a result, kept since its first attempt that ended so.
+type SinkSeries = BTreeMap<(&'static str, DeliveryResult), (Counter, Histogram)>;
+
 /// Every series of one instance.
 #[derive(Debug)]
 pub struct Metrics {
@@ -80,7 +85,7 @@ pub struct Metrics {
     store_unavailable: Float,
     deliveries: Family<Counter>,
     attempts: Family<Histogram>,
-    sinks: RwLock<BTreeMap<(&'static str, DeliveryResult), (Counter, Histogram)>>,
+    sinks: RwLock<SinkSeries>,
     dead_lettered: Family<Counter>,
     restarts: Family<Counter>,
     subtrees_down: Family<Counter>,

@@ -1,0 +1,63 @@
+//! One HTTP/1.1 request over a connection that is already open.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::HOST;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// The largest answer that is read whole, in bytes.
+const MAX_ANSWER_BYTES: usize = 256 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AskError {
+    #[error("no answer within {} ms", .0.as_millis())]
+    Late(Duration),
+    #[error("the connection broke: {0}")]
+    Broken(String),
+}
+
+impl AskError {
+    fn broken(error: impl std::fmt::Display) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+/// Sends a request without a body. The answer must begin within `limit`; its body may take longer.
+pub(super) async fn ask<IO>(
+    connection: IO,
+    method: Method,
+    path_and_query: &str,
+    limit: Duration,
+) -> Result<Response<Incoming>, AskError>
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let answer = async {
+        let handshake = http1::handshake::<_, Empty<Bytes>>(TokioIo::new(connection)).await;
+        let (mut sender, connection) = handshake.map_err(AskError::broken)?;
+        // Ends with the answer's body, or with the runtime.
+        tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(path_and_query)
+            .header(HOST, "localhost")
+            .body(Empty::new())
+            .map_err(AskError::broken)?;
+        sender.send_request(request).await.map_err(AskError::broken)
+    };
+    tokio::time::timeout(limit, answer).await.map_err(|_| AskError::Late(limit))?
+}
+
+/// Reads an answer to its end.
+pub(super) async fn whole(answer: Response<Incoming>) -> Result<(StatusCode, Bytes), AskError> {
+    let status = answer.status();
+    let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
+    Ok((status, body.map_err(AskError::broken)?.to_bytes()))
+}

@@ -1,0 +1,108 @@
+//! The command line.
+//!
+//! What a command prints for people and scripts goes to standard output, what went wrong to standard error. Exit codes:
+//! 0 done, 1 it did not work or the answer is no, 2 the arguments make no sense, 78 the configuration is wrong.
+
+mod check_config;
+mod ctl;
+mod demo;
+mod healthcheck;
+mod http;
+mod print_config;
+mod start;
+mod version;
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{Config, DEFAULT_PATH, EXIT_CONFIG, Environment};
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "ankusa",
+    about = "Receives webhooks, and answers 2xx only for what it cannot lose any more"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a node until SIGTERM
+    Start(ConfigFile),
+    /// Run a node with an embedded configuration and a worker beside it, and say what to try
+    Demo,
+    /// Say what is wrong with the configuration, one line a mistake; opens nothing
+    CheckConfig(ConfigFile),
+    /// Show the configuration in force as JSON, secrets hidden
+    PrintConfig(ConfigFile),
+    /// Say which release this is
+    Version,
+    /// Ask the node on this machine whether it is ready: exit 0 if it is
+    Healthcheck(ConfigFile),
+    /// Ask or tell the node on this machine through its control socket
+    Ctl(ctl::CtlArgs),
+}
+
+/// Where the configuration is.
+#[derive(Debug, Args)]
+struct ConfigFile {
+    /// The configuration file
+    #[arg(long = "config", env = "ANKUSA_CONFIG", default_value = DEFAULT_PATH, value_name = "FILE")]
+    path: PathBuf,
+}
+
+impl ConfigFile {
+    /// Reads it, or says every mistake and answers what to exit with.
+    fn load(&self) -> Result<Config, ExitCode> {
+        Config::load(&self.path, &Environment::of_the_process()).map_err(|errors| {
+            complain(errors);
+            ExitCode::from(EXIT_CONFIG)
+        })
+    }
+}
+
+pub(crate) fn run(args: impl Iterator<Item = String>) -> ExitCode {
+    let cli = match Cli::try_parse_from(std::iter::once("ankusa".to_owned()).chain(args)) {
+        Ok(cli) => cli,
+        Err(usage) => {
+            // Nobody is left to tell when even this cannot be printed.
+            let _ = usage.print();
+            return ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2));
+        }
+    };
+    match cli.command {
+        Command::Start(file) => start::run(&file),
+        Command::Demo => demo::run(),
+        Command::CheckConfig(file) => check_config::run(&file),
+        Command::PrintConfig(file) => print_config::run(&file),
+        Command::Version => version::run(),
+        Command::Healthcheck(file) => healthcheck::run(&file),
+        Command::Ctl(args) => ctl::run(&args),
+    }
+}
+
+/// Prints a whole answer. A reader that went away (`| head`) is no failure worth a message.
+fn print(text: &str) -> ExitCode {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn complain(what: impl Display) {
+    // Nobody is left to tell when this fails.
+    let _ = writeln!(io::stderr(), "{what}");
+}
+
+/// Runs one conversation to its end on this thread.
+fn converse<T>(conversation: impl Future<Output = T>) -> Result<T, io::Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(conversation))
+}

@@ -1,0 +1,134 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::config::Environment;
+use ankusa_actors::ports::StoreStats;
+
+/// Two sources, one breaker limit to find again.
+fn metrics() -> Metrics {
+    let text = "node: {instance: one}\n\
+                dispatch: {sink_concurrency: 7}\n\
+                sources: {a: {sinks: [{type: log}]}, b: {sinks: [{type: log}]}}";
+    Metrics::new(&Config::parse(text, "test.yml", &Environment::default()).unwrap())
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// The samples of one series: what follows its name, a line each.
+fn samples(text: &str, name: &str) -> Vec<String> {
+    let of_the_name =
+        |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{'));
+    text.lines().filter(of_the_name).map(|line| line[name.len()..].to_owned()).collect()
+}
+
+fn emit_one_of_each(metrics: &Metrics) {
+    let (source_id, took) = ("a", ms(3));
+    for event in [
+        Event::IngestAnswered { source_id, outcome: IngestOutcome::Committed, took },
+        Event::IngestRefused { reason: RefusedReason::UnknownSource },
+        Event::VerifyFailed {
+            source_id,
+            provider: "Elixir.Ankusa.Verifier.Hmac",
+            scheme: "github",
+        },
+        Event::LoadShed,
+        Event::CommitApplied { hooks: 64, bytes: 4_096, took },
+        Event::WalSynced { groups: 2, took: ms(600) },
+        Event::StoreWriteFailed { class: FailureClass::NoSpace },
+        Event::StoreReopened { result: ReopenResult::Ok, took: ms(1_500) },
+        Event::StoreUnavailable { for_: ms(2_250) },
+        Event::Delivered { sink: "http", result: DeliveryResult::Timeout, took: ms(30_000) },
+        Event::DeadLettered { source_id, sink: "http" },
+        Event::ChildRestarted { child: "syncer" },
+        Event::SubtreeDown { domain: "dispatch" },
+    ] {
+        metrics.emit(&event);
+    }
+}
+
+#[test]
+fn every_series_comes_out_as_documented() {
+    let metrics = metrics();
+    emit_one_of_each(&metrics);
+    metrics.gauges.set_store(StoreStats { hooks: 1, deliveries: 2, disk_bytes: 3 });
+    metrics.gauges.set_queue(QueueGauges {
+        pending: 4,
+        scheduled: 5,
+        inflight: 6,
+        dead: 7,
+        archive_pending: 8,
+        oldest_due_age_ms: 9_500,
+    });
+    metrics.gauges.set_disk(120_000_000_000, 240_000_000_000);
+    let dispatch = DispatchGauges {
+        running: 10,
+        claimed: 11,
+        claimed_bytes: 12,
+        runnable: 13,
+        breakers_open: 14,
+    };
+    metrics.gauges.set_dispatch(dispatch);
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/metrics.txt");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(golden, metrics.encode()).unwrap();
+    }
+    assert_eq!(metrics.encode(), std::fs::read_to_string(golden).unwrap());
+}
+
+#[test]
+fn a_source_that_is_not_configured_makes_no_series() {
+    let metrics = metrics();
+    let before = metrics.encode();
+    let (source_id, took) = ("forged", ms(1));
+    metrics.emit(&Event::IngestAnswered { source_id, outcome: IngestOutcome::Committed, took });
+    assert_eq!(metrics.encode(), before);
+
+    metrics.emit(&Event::DeadLettered { source_id, sink: "log" });
+    metrics.emit(&Event::VerifyFailed { source_id, provider: "p", scheme: "s" });
+    let text = metrics.encode();
+    assert!(!text.contains("forged"));
+    assert_eq!(
+        samples(&text, "ankusa_dispatch_dead_lettered_total"),
+        ["{instance=\"one\",source_id=\"other\",sink=\"log\"} 1"]
+    );
+}
+
+#[test]
+fn what_was_never_sampled_is_absent_and_what_was_keeps_its_value() {
+    let metrics = metrics();
+    assert!(!metrics.encode().contains("ankusa_disk_"));
+    assert!(!metrics.encode().contains("ankusa_queue_"));
+    metrics.gauges.set_disk(0, u64::MAX);
+    assert_eq!(samples(&metrics.encode(), "ankusa_disk_free_bytes"), ["{instance=\"one\"} 0"]);
+    let largest = format!("{{instance=\"one\"}} {}", u64::MAX - 1);
+    assert_eq!(samples(&metrics.encode(), "ankusa_disk_total_bytes"), [largest]);
+    metrics.gauges.set_disk(5, 6);
+    assert_eq!(samples(&metrics.encode(), "ankusa_disk_free_bytes"), ["{instance=\"one\"} 5"]);
+}
+
+#[test]
+fn counters_add_up_and_only_a_reopen_that_worked_tells_how_long_it_took() {
+    let metrics = metrics();
+    for hooks in [3, 4] {
+        metrics.emit(&Event::CommitApplied { hooks, bytes: 10, took: ms(1) });
+    }
+    for result in [DeliveryResult::Ok, DeliveryResult::Ok, DeliveryResult::Error] {
+        metrics.emit(&Event::Delivered { sink: "log", result, took: ms(1) });
+    }
+    metrics.emit(&Event::StoreReopened { result: ReopenResult::Error, took: ms(9_000) });
+    metrics.emit(&Event::StoreUnavailable { for_: ms(9_000) });
+    metrics.emit(&Event::StoreUnavailable { for_: ms(0) });
+    let text = metrics.encode();
+    assert_eq!(samples(&text, "ankusa_wal_commit_batch_size"), ["{instance=\"one\"} 7"]);
+    assert_eq!(
+        samples(&text, "ankusa_dispatch_deliveries_total"),
+        [
+            "{instance=\"one\",result=\"error\",sink=\"log\"} 1",
+            "{instance=\"one\",result=\"ok\",sink=\"log\"} 2"
+        ]
+    );
+    assert_eq!(samples(&text, "ankusa_store_wal_replay_seconds"), ["{instance=\"one\"} 0.0"]);
+    assert_eq!(samples(&text, "ankusa_store_unavailable_seconds"), ["{instance=\"one\"} 0.0"]);
+}

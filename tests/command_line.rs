@@ -1,0 +1,249 @@
+//! The commands that ask a node, against a socket that answers what a node would.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread::{self, JoinHandle};
+
+use tempfile::TempDir;
+
+/// Answers one request with `answer` and hands back the request's first line.
+fn answering<S: Read + Write>(mut connection: S, answer: &str) -> String {
+    let mut request = Vec::new();
+    let mut byte = [0];
+    while !request.ends_with(b"\r\n\r\n") && connection.read(&mut byte).unwrap() == 1 {
+        request.push(byte[0]);
+    }
+    connection.write_all(answer.as_bytes()).unwrap();
+    let request = String::from_utf8(request).unwrap();
+    request.lines().next().unwrap().to_owned()
+}
+
+fn json(status: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+}
+
+struct Socket {
+    folder: TempDir,
+    serving: JoinHandle<String>,
+}
+
+impl Socket {
+    /// A control socket that answers one request.
+    fn that_answers(answer: String) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join("control.sock")).unwrap();
+        let serving = thread::spawn(move || answering(listener.accept().unwrap().0, &answer));
+        Self { folder, serving }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("control.sock")
+    }
+}
+
+fn ankusa(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ankusa"));
+    command.args(args).env_clear();
+    command
+}
+
+fn told(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// Runs `ctl` with `args` against a socket that answers `answer`: the request, and what was told.
+fn ctl(args: &[&str], answer: String) -> (String, (Option<i32>, String, String)) {
+    let socket = Socket::that_answers(answer);
+    let output = ankusa(&["ctl", "--socket"]).arg(socket.path()).args(args).output().unwrap();
+    (socket.serving.join().unwrap(), told(&output))
+}
+
+#[test]
+fn every_verb_is_its_documented_request() {
+    for (args, request) in [
+        (vec!["status"], "GET /v1/status HTTP/1.1"),
+        (vec!["tree"], "GET /v1/tree HTTP/1.1"),
+        (vec!["ready"], "GET /ready HTTP/1.1"),
+        (vec!["metrics"], "GET /metrics HTTP/1.1"),
+        (vec!["hooks"], "GET /v1/hooks?after=0&limit=100 HTTP/1.1"),
+        (vec!["hooks", "--after", "7", "--limit", "3"], "GET /v1/hooks?after=7&limit=3 HTTP/1.1"),
+        (vec!["dlq", "list"], "GET /v1/dlq?limit=100 HTTP/1.1"),
+        (
+            vec!["dlq", "list", "--source", "a b&c", "--since", "5", "--limit", "1"],
+            "GET /v1/dlq?source_id=a+b%26c&since=5&limit=1 HTTP/1.1",
+        ),
+        (vec!["dump"], "GET /v1/dump HTTP/1.1"),
+        (vec!["store", "reopen"], "POST /v1/store/reopen HTTP/1.1"),
+        (vec!["crash", "syncer"], "POST /v1/crash?child=syncer HTTP/1.1"),
+        (vec!["stop"], "POST /v1/stop HTTP/1.1"),
+    ] {
+        let (asked, (code, _, err)) = ctl(&args, json("200 OK", "{}"));
+        assert_eq!((asked.as_str(), code, err.as_str()), (request, Some(0), ""), "{args:?}");
+    }
+}
+
+#[test]
+fn people_get_tables_and_scripts_the_nodes_own_json() {
+    let body = r#"{"hooks":[{"seq":1,"id":"a"},{"seq":12,"id":"b"}],"more":false}"#;
+    let (_, (code, out, _)) = ctl(&["hooks"], json("200 OK", body));
+    assert_eq!((code, out.as_str()), (Some(0), "SEQ  ID\n1    a\n12   b\nmore: false\n"));
+    let (_, (code, out, _)) = ctl(&["--json", "hooks"], json("200 OK", body));
+    assert_eq!((code, out), (Some(0), format!("{body}\n")));
+}
+
+#[test]
+fn a_long_answer_is_passed_on_as_it_is() {
+    let lines = "{\"cf\":\"hooks\"}\n{\"end\":true}\n";
+    let chunked = format!(
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{lines}\r\n0\r\n\r\n",
+        lines.len()
+    );
+    let (_, (code, out, err)) = ctl(&["dump"], chunked);
+    assert_eq!((code, out.as_str(), err.as_str()), (Some(0), lines, ""));
+}
+
+#[test]
+fn a_long_answer_that_breaks_off_is_a_failure() {
+    let cut = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nline\n\r\n".to_owned();
+    let (_, (code, out, err)) = ctl(&["dump"], cut);
+    assert_eq!((code, out.as_str()), (Some(1), "line\n"));
+    assert!(err.starts_with("the connection broke: "), "{err}");
+}
+
+#[test]
+fn a_refusal_is_told_on_standard_error_and_exits_1() {
+    let refusal = || json("409 Conflict", r#"{"error":"role_not_enabled","role":"dispatch"}"#);
+    let (_, answered) = ctl(&["dlq", "list"], refusal());
+    assert_eq!(answered, (Some(1), String::new(), "role_not_enabled (role=dispatch)\n".to_owned()));
+    let (_, (code, out, err)) = ctl(&["dlq", "list", "--json"], refusal());
+    let body = "{\"error\":\"role_not_enabled\",\"role\":\"dispatch\"}\n";
+    assert_eq!((code, out.as_str(), err.as_str()), (Some(1), body, ""));
+    let (_, (code, ..)) =
+        ctl(&["dump"], json("503 Service Unavailable", r#"{"error":"store_unavailable"}"#));
+    assert_eq!(code, Some(1));
+}
+
+#[test]
+fn a_node_that_is_not_ready_says_why_and_exits_1() {
+    let body = r#"{"status":"unavailable","store":"failing","reasons":{"store":"no_space"}}"#;
+    let (_, answered) = ctl(&["ready"], json("503 Service Unavailable", body));
+    let table = "status         unavailable\nstore          failing\nreasons.store  no_space\n";
+    assert_eq!(answered, (Some(1), table.to_owned(), String::new()));
+}
+
+#[test]
+fn a_socket_that_is_not_there_or_not_answered_is_said_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("control.sock");
+    let asked =
+        |path: &Path| told(&ankusa(&["ctl", "status", "--socket"]).arg(path).output().unwrap());
+    let at = path.display();
+
+    let missing =
+        format!("no control socket at {at}: is the node running? --socket names another\n");
+    assert_eq!(asked(&path), (Some(1), String::new(), missing));
+
+    drop(UnixListener::bind(&path).unwrap());
+    let stale = format!("nobody listens at {at}: the node that made this socket is gone\n");
+    assert_eq!(asked(&path), (Some(1), String::new(), stale));
+}
+
+#[test]
+fn the_socket_is_where_the_configuration_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ankusa.yml");
+    let data_dir = folder.path().display();
+    std::fs::write(&file, format!("node: {{data_dir: \"{data_dir}\", instance: one}}")).unwrap();
+    let config = file.to_str().unwrap();
+    let (code, _, err) = told(&ankusa(&["ctl", "--config", config, "status"]).output().unwrap());
+    let missing = format!(
+        "no control socket at {data_dir}/one/control.sock: is the node running? --socket names another\n"
+    );
+    assert_eq!((code, err), (Some(1), missing));
+
+    std::fs::write(&file, "nodes: {}").unwrap();
+    let (code, _, err) = told(&ankusa(&["ctl", "--config", config, "status"]).output().unwrap());
+    assert_eq!(code, Some(1));
+    assert!(
+        err.starts_with(
+            "cannot tell where the control socket is; name it with --socket\nnodes: unknown key"
+        ),
+        "{err}"
+    );
+}
+
+#[test]
+fn the_health_check_asks_the_port_hooks_arrive_on_else_the_admin_port_else_the_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ankusa.yml");
+    let health = |text: String| {
+        std::fs::write(&file, text).unwrap();
+        told(&ankusa(&["healthcheck", "--config"]).arg(&file).output().unwrap())
+    };
+    let ready = || json("200 OK", r#"{"status":"ready"}"#);
+    let listen = |answer: String| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        (port, thread::spawn(move || answering(listener.accept().unwrap().0, &answer)))
+    };
+
+    let (port, serving) = listen(ready());
+    assert_eq!(health(format!("http: {{port: {port}}}")), (Some(0), String::new(), String::new()));
+    assert_eq!(serving.join().unwrap(), "GET /ready HTTP/1.1");
+
+    let (port, serving) = listen(json("503 Service Unavailable", "{}"));
+    let not_ready = (Some(1), String::new(), "not ready: 503 Service Unavailable\n".to_owned());
+    assert_eq!(health(format!("http: {{port: {port}}}")), not_ready);
+    serving.join().unwrap();
+
+    let (port, serving) = listen(ready());
+    let admin = format!("node: {{roles: [dispatch]}}\nadmin: {{port: {port}}}");
+    assert_eq!(health(admin), (Some(0), String::new(), String::new()));
+    serving.join().unwrap();
+
+    let socket = Socket::that_answers(ready());
+    let path = socket.path();
+    let control = format!(
+        "node: {{roles: [dispatch]}}\nadmin: {{enabled: false}}\ncontrol: {{socket: \"{}\"}}",
+        path.display()
+    );
+    assert_eq!(health(control.clone()), (Some(0), String::new(), String::new()));
+    socket.serving.join().unwrap();
+
+    let (code, _, err) = health(control);
+    assert_eq!(code, Some(1));
+    assert!(err.starts_with("not ready: the connection broke: "), "{err}");
+}
+
+#[test]
+fn version_names_the_program() {
+    let version = format!("ankusa {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(told(&ankusa(&["version"]).output().unwrap()), (Some(0), version, String::new()));
+}
+
+#[test]
+fn arguments_that_make_no_sense_exit_2_and_help_exits_0() {
+    for args in
+        [vec![], vec!["fly"], vec!["start", "--port", "1"], vec!["ctl", "hooks", "--limit", "x"]]
+    {
+        let (code, out, err) = told(&ankusa(&args).output().unwrap());
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{args:?}");
+        assert!(err.contains("ankusa") || err.starts_with("error: "), "{err}");
+    }
+    let (code, out, err) = told(&ankusa(&["--help"]).output().unwrap());
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    for command in
+        ["start", "demo", "check-config", "print-config", "version", "healthcheck", "ctl"]
+    {
+        assert!(out.contains(command), "{command}");
+    }
+}

@@ -1,0 +1,963 @@
+//! The configuration, from the outside: what is refused and with which words, and that the reference, the examples and
+//! the structs say the same.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use ankusa_actors::model::sink_spec::{HttpSinkSpec, SinkSpec};
+use ankusa_actors::model::source::SourceSpec;
+use ankusa_node::config::schema::{KEYS, Kind};
+use ankusa_node::config::{Config, ConfigErrors, Environment, Role, redacted};
+use serde_json::{Value, json};
+
+/// Long enough for a token, and base64 after `whsec_`.
+const SECRET: &str = "whsec_c2VjcmV0IGZvciB0aGVzZSB0ZXN0cw==";
+
+fn environment(variables: &[(&str, &str)]) -> Environment {
+    variables.iter().copied().collect()
+}
+
+fn parse(text: &str) -> Result<Config, ConfigErrors> {
+    Config::parse(text, "test.yml", &Environment::default())
+}
+
+/// The line that `text` is refused with.
+fn refused(text: &str) -> String {
+    match parse(text) {
+        Ok(_) => panic!("accepted: {text}"),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+/// A source `a` with these keys beside a log sink.
+fn source(keys: &str) -> String {
+    format!("sources:\n  a:\n    sinks: [{{type: log}}]\n{}", indented(keys, 4))
+}
+
+/// A source `a` with this HTTP sink alone.
+fn sink(keys: &str) -> String {
+    format!("sources:\n  a:\n    sinks:\n      - type: http\n{}", indented(keys, 8))
+}
+
+fn indented(text: &str, spaces: usize) -> String {
+    text.lines().map(|line| format!("{}{line}\n", " ".repeat(spaces))).collect()
+}
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every file an operator may start from: name and text.
+fn shipped() -> Vec<(String, String)> {
+    let config = repository().join("config");
+    let examples = std::fs::read_dir(config.join("examples")).unwrap();
+    let mut paths: Vec<PathBuf> = examples.map(|entry| entry.unwrap().path()).collect();
+    paths.extend([config.join("ankusa.yml"), config.join("reference.yml")]);
+    paths.sort();
+    let read =
+        |path: &PathBuf| (path.display().to_string(), std::fs::read_to_string(path).unwrap());
+    paths.iter().map(read).collect()
+}
+
+/// Every variable that `text` refers to, set to a secret.
+fn variables_of(text: &str) -> Environment {
+    let references = text.split("${").skip(1).filter_map(|rest| rest.split_once('}'));
+    references.map(|(name, _)| (name.to_owned(), SECRET)).collect()
+}
+
+#[test]
+fn an_empty_file_is_the_defaults() {
+    for nothing in ["", "# only a comment\n", "node:\nsources:\ndispatch: {}\n", "{}"] {
+        assert_eq!(parse(nothing).unwrap(), Config::default(), "{nothing:?}");
+    }
+}
+
+#[test]
+fn a_section_may_set_one_key_only() {
+    let config = parse("dispatch: {retry: {max_attempts: 3}}").unwrap();
+    let mut expected = Config::default();
+    expected.dispatch.retry.max_attempts = 3;
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn a_number_out_of_bounds_is_told_with_its_bound() {
+    for (text, line) in [
+        ("dispatch: {batch: 0}", "dispatch.batch must be > 0, got 0"),
+        ("dispatch: {batch: -1}", "dispatch.batch must be > 0, got -1"),
+        ("dispatch: {batch: 100001}", "dispatch.batch must be <= 100000, got 100001"),
+        (
+            "batcher: {max_queue_bytes: 99999999999999999999}",
+            "batcher.max_queue_bytes must be <= 1099511627776, got 100000000000000000000",
+        ),
+        ("batcher: {max_delay_ms: -1}", "batcher.max_delay_ms must be >= 0, got -1"),
+        (
+            "store: {open_deadline_ms: 86400001}",
+            "store.open_deadline_ms must be <= 86400000, got 86400001",
+        ),
+        ("http: {port: 65536}", "http.port must be in 0..65535, got 65536"),
+        ("admin: {port: -1}", "admin.port must be in 0..65535, got -1"),
+        ("http: {max_header_bytes: 8191}", "http.max_header_bytes must be >= 8192, got 8191"),
+        ("queue: {value_version: 2}", "queue.value_version must be <= 1, got 2"),
+        (
+            "queue: {rocksdb: {max_open_files: 63}}",
+            "queue.rocksdb.max_open_files must be >= 64, got 63",
+        ),
+        ("tenants: {max: 4294967296}", "tenants.max must be <= 4294967295, got 4294967296"),
+        ("node: {runtime_workers: 0}", "node.runtime_workers must be > 0, got 0"),
+        ("dispatch: {sink_concurrency: 0}", "dispatch.sink_concurrency must be > 0, got 0"),
+    ] {
+        assert_eq!(refused(text), line, "{text}");
+    }
+}
+
+#[test]
+fn bounds_themselves_are_in() {
+    for text in [
+        "http: {port: 0}",
+        "http: {port: 65535}",
+        "dispatch: {batch: 1}",
+        "dispatch: {batch: 100000}",
+        "dispatch: {breaker_failures: 0}",
+        "store: {open_deadline_ms: 86400000}",
+        "tenants: {max: 4294967295}",
+        "node: {runtime_workers: null}",
+        "dispatch: {sink_concurrency: 32}",
+        "http: {max_body_bytes: 268435456}",
+    ] {
+        assert!(parse(text).is_ok(), "{text}: {:?}", parse(text));
+    }
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_told_with_what_it_must_be() {
+    for (text, line) in [
+        ("dispatch: {batch: many}", "dispatch.batch must be a whole number > 0, got \"many\""),
+        ("dispatch: {batch: 1.5}", "dispatch.batch must be a whole number > 0, got 1.5"),
+        ("dispatch: {batch: null}", "dispatch.batch must be a whole number > 0, got null"),
+        ("dispatch: {batch: [1]}", "dispatch.batch must be a whole number > 0, got a list"),
+        ("dispatch: {batch: true}", "dispatch.batch must be a whole number > 0, got true"),
+        (
+            "batcher: {max_delay_ms: x}",
+            "batcher.max_delay_ms must be a whole number >= 0, got \"x\"",
+        ),
+        ("http: {port: http}", "http.port must be in 0..65535, got \"http\""),
+        ("dispatch: 5", "dispatch must be a mapping, got 5"),
+        ("sources: [a]", "sources must be a mapping, got a list"),
+        ("sources: {a: x}", "sources.a must be a mapping, got \"x\""),
+        ("node: {roles: edge}", "node.roles must be a list, got \"edge\""),
+        ("node: {data_dir: 7}", "node.data_dir must be a string, got 7"),
+        (
+            "dispatch: {retry: {jitter: no}}",
+            "dispatch.retry.jitter must be true or false, got \"no\"",
+        ),
+        ("dispatch: {retry: {jitter: 1}}", "dispatch.retry.jitter must be true or false, got 1"),
+        (
+            "log: {level: trace}",
+            "log.level must be one of debug, info, warning, error, got \"trace\"",
+        ),
+        ("log: {level: 1}", "log.level must be one of debug, info, warning, error, got 1"),
+        ("log: {format: xml}", "log.format must be one of text, json, got \"xml\""),
+        (
+            "http: {routing: {path: null}}",
+            "http.routing must be one of path, tenant_path, got a mapping",
+        ),
+        (
+            "node: {roles: [edge, cook]}",
+            "node.roles[1] must be one of edge, dispatch, storage, got \"cook\"",
+        ),
+        ("http: {ip: localhost}", "http.ip must be an IPv4 or IPv6 literal, got \"localhost\""),
+        ("admin: {ip: 10}", "admin.ip must be an IPv4 or IPv6 literal, got 10"),
+        ("admin: {ip: 127.0.0.01}", "admin.ip must be an IPv4 or IPv6 literal, got \"127.0.0.01\""),
+        ("wal: {type: tape}", "wal.type must be disk, got \"tape\""),
+    ] {
+        assert_eq!(refused(text), line, "{text}");
+    }
+}
+
+#[test]
+fn a_key_nobody_knows_is_refused_with_those_that_are() {
+    for (text, line) in [
+        (
+            "dispatch: {retry: {max: 1}}",
+            "dispatch.retry.max: unknown key; known here: base_ms, max_ms, max_attempts, jitter",
+        ),
+        ("log: {levels: info}", "log.levels: unknown key; known here: level, format"),
+        ("tenants: {maximum: 1}", "tenants.maximum: unknown key; known here: max"),
+        ("log: {\"le\\nvel\": info}", "log.\"le\\nvel\": unknown key; known here: level, format"),
+    ] {
+        assert_eq!(refused(text), line, "{text}");
+    }
+    let top = refused("sinks: []");
+    assert!(
+        top.starts_with("sinks: unknown key; known here: node, log, http, admin, control, wal,"),
+        "{top}"
+    );
+    let poll = refused("dispatch: {poll_ms: 100}");
+    assert!(
+        poll.starts_with("dispatch.poll_ms: unknown key; known here: batch, concurrency,"),
+        "{poll}"
+    );
+    let tolerance = refused(&source("verify: {type: stripe, secret: s, tolerance: 5}"));
+    assert!(
+        tolerance.starts_with("sources.a.verify.tolerance: unknown key; known here: type,"),
+        "{tolerance}"
+    );
+    let ordered = refused(&sink("url: https://w\nordering: true"));
+    assert!(
+        ordered.starts_with("sources.a.sinks[0].ordering: unknown key; known here: type,"),
+        "{ordered}"
+    );
+}
+
+#[test]
+fn what_the_documentation_has_and_this_release_has_not_is_said_so() {
+    for section in [
+        "archive",
+        "audit",
+        "backup",
+        "claim_check",
+        "dedupe",
+        "health",
+        "intake",
+        "lifecycle",
+        "metrics",
+        "quarantine",
+        "rate_limits",
+        "routes",
+        "secrets",
+        "source_store",
+        "storage",
+    ] {
+        assert_eq!(refused(&format!("{section}: {{}}")), format!("{section}: not in this release"));
+    }
+    for (text, line) in [
+        ("queue: {dlq: {max_rows: 1}}".to_owned(), "queue.dlq: not in this release"),
+        ("wal: {publish_timeout_ms: 1}".to_owned(), "wal.publish_timeout_ms: not in this release"),
+        ("wal: {type: dual}".to_owned(), "wal.type: dual is not in this release, only: disk"),
+        ("wal: {type: none}".to_owned(), "wal.type: none is not in this release, only: disk"),
+        (
+            "node: {roles: [claim_check]}".to_owned(),
+            "node.roles[0]: claim_check is not in this release, only: edge, dispatch, storage",
+        ),
+        (source("dedupe: github"), "sources.a.dedupe: not in this release"),
+        (
+            source("on_verify_failure: quarantine"),
+            "sources.a.on_verify_failure: quarantine is not in this release, only: reject, accept_flag",
+        ),
+        (
+            "sources: {a: {sinks: [{type: kafka}]}}".to_owned(),
+            "sources.a.sinks[0].type: kafka is not in this release, only: http, log",
+        ),
+    ] {
+        assert_eq!(refused(&text), line, "{text}");
+    }
+}
+
+#[test]
+fn keys_that_bound_each_other_are_told_together() {
+    for (text, line) in [
+        (
+            "dispatch: {breaker_open_ms: 300001}",
+            "dispatch.breaker_max_open_ms must be >= dispatch.breaker_open_ms (300001), got 300000",
+        ),
+        (
+            "dispatch: {retry: {base_ms: 300001}}",
+            "dispatch.retry.max_ms must be >= dispatch.retry.base_ms (300001), got 300000",
+        ),
+        (
+            "store: {reopen_backoff_ms: 60001}",
+            "store.reopen_max_backoff_ms must be >= store.reopen_backoff_ms (60001), got 60000",
+        ),
+        (
+            "batcher: {max_queue_bytes: 7999999}",
+            "batcher.max_queue_bytes must be >= http.max_body_bytes (8000000), got 7999999",
+        ),
+        (
+            "dispatch: {sink_concurrency: 33}",
+            "dispatch.sink_concurrency must be <= dispatch.concurrency (32), got 33",
+        ),
+        ("admin: {port: 4000}", "admin.port must be another than http.port, got 4000"),
+        (
+            "egress: {allow: [10.0.0.0/8, hosts]}",
+            "egress.allow[1]: \"hosts\" is not a network: write it like 10.1.0.0/16 or fd12::/48",
+        ),
+    ] {
+        assert_eq!(refused(text), line, "{text}");
+    }
+    assert!(parse("{admin: {port: 4000, enabled: false}}").is_ok());
+    assert!(parse("{admin: {port: 0}, http: {port: 0}}").is_ok());
+}
+
+#[test]
+fn names_and_paths_are_held_to_their_shape() {
+    let long = "x".repeat(110);
+    for (text, line) in [
+        ("node: {roles: []}".to_owned(), "node.roles: must name at least one role".to_owned()),
+        (
+            "node: {instance: a/b}".to_owned(),
+            "node.instance must be 1 to 64 of A-Z a-z 0-9 _ -, got \"a/b\"".to_owned(),
+        ),
+        ("node: {data_dir: \"\"}".to_owned(), "node.data_dir: must not be empty".to_owned()),
+        ("control: {socket: \"\"}".to_owned(), "control.socket: must not be empty; null for the default".to_owned()),
+        (
+            format!("control: {{socket: /{}}}", &long[..107]),
+            format!(
+                "control.socket: the path /{} has 108 bytes, and a unix socket can have 107: name a shorter one",
+                &long[..107]
+            ),
+        ),
+        (
+            format!("node: {{data_dir: /{long}}}"),
+            format!(
+                "control.socket: the path /{long}/default/control.sock has 132 bytes, and a unix socket can have 107: \
+                 name a shorter one"
+            ),
+        ),
+        (
+            "http: {prefix: webhooks}".to_owned(),
+            "http.prefix must be / or a path like /webhooks, of A-Z a-z 0-9 . _ ~ -, got \"webhooks\"".to_owned(),
+        ),
+        (
+            "http: {prefix: /a//b}".to_owned(),
+            "http.prefix must be / or a path like /webhooks, of A-Z a-z 0-9 . _ ~ -, got \"/a//b\"".to_owned(),
+        ),
+        (
+            "http: {prefix: /..}".to_owned(),
+            "http.prefix must be / or a path like /webhooks, of A-Z a-z 0-9 . _ ~ -, got \"/..\"".to_owned(),
+        ),
+    ] {
+        assert_eq!(refused(&text), line, "{text}");
+    }
+    assert!(parse(&format!("control: {{socket: /{}}}", &long[..106])).is_ok());
+    for (prefix, normal) in [("/", ""), ("/hooks", "/hooks"), ("/hooks/in/", "/hooks/in")] {
+        let config = parse(&format!("http: {{prefix: {prefix}}}")).unwrap();
+        assert_eq!(config.http.ingest().prefix, normal);
+    }
+}
+
+#[test]
+fn an_admin_port_beyond_loopback_needs_tokens_that_are_some() {
+    let admin = |tokens: &str| format!("admin: {{ip: 0.0.0.0, tokens: {tokens}}}");
+    for (text, line) in [
+        (
+            "admin: {ip: 0.0.0.0}".to_owned(),
+            "admin.tokens: must name at least one token, because admin.ip 0.0.0.0 is not loopback",
+        ),
+        (
+            "admin: {ip: \"::\"}".to_owned(),
+            "admin.tokens: must name at least one token, because admin.ip :: is not loopback",
+        ),
+        (
+            admin("[{name: a, token: short, scopes: [\"*\"]}]"),
+            "admin.tokens[0].token: must be at least 16 bytes long",
+        ),
+        (
+            admin("[{name: a, token: 1234567890123456, scopes: [\"*\"]}]"),
+            "admin.tokens[0].token must be a string, got a number",
+        ),
+        (
+            admin("[{name: \"\", token: long-enough-token, scopes: [\"*\"]}]"),
+            "admin.tokens[0].name: must not be empty",
+        ),
+        (
+            admin("[{name: a, token: long-enough-token, scopes: []}]"),
+            "admin.tokens[0].scopes: must name at least one scope",
+        ),
+        (admin("[{name: a, token: long-enough-token}]"), "admin.tokens[0].scopes: is required"),
+        (
+            admin("[{name: a, token: long-enough-token, scopes: [\"*\", \"dlq:eat\"]}]"),
+            "admin.tokens[0].scopes[1] must be * or <resource>:read, <resource>:write or <resource>:*, got \"dlq:eat\"",
+        ),
+        (
+            admin(
+                "[{name: a, token: long-enough-token, scopes: [\"*\"]}, {name: a, token: another-long-token, scopes: [\"*\"]}]",
+            ),
+            "admin.tokens[1].name: \"a\" is the name of two tokens",
+        ),
+    ] {
+        assert_eq!(refused(&text), line, "{text}");
+    }
+    assert!(parse("admin: {ip: 127.0.0.9}").is_ok() && parse("admin: {ip: \"::1\"}").is_ok());
+    assert!(parse("admin: {ip: 0.0.0.0, enabled: false}").is_ok());
+    let tokens = "[{name: a, token: long-enough-token, scopes: [\"dlq:read\", \"node:*\", \"*\"]}]";
+    assert!(parse(&admin(tokens)).is_ok());
+}
+
+#[test]
+fn a_source_is_refused_at_the_key_that_is_wrong() {
+    for (text, line) in [
+        ("sources: {a: {}}".to_owned(), "sources.a.sinks: must hold at least one sink"),
+        ("sources: {a: {sinks: []}}".to_owned(), "sources.a.sinks: must hold at least one sink"),
+        ("sources: {a: {sinks: [{url: x}]}}".to_owned(), "sources.a.sinks[0].type: is required"),
+        (
+            "sources: {a.b: {sinks: [{type: log}]}}".to_owned(),
+            "sources.\"a.b\": a source id must be 1 to 64 of A-Z a-z 0-9 _ -",
+        ),
+        (
+            "sources: {\"ankusa:lifecycle\": {sinks: [{type: log}]}}".to_owned(),
+            "sources.\"ankusa:lifecycle\": this id is reserved",
+        ),
+        (source("tenant: a b"), "sources.a.tenant must be 1 to 64 of A-Z a-z 0-9 _ -, got \"a b\""),
+        (source("verify: github"), "sources.a.verify must be a mapping, got \"github\""),
+        (source("verify: {secret: s}"), "sources.a.verify.type: is required"),
+        (
+            source("verify: {type: paypal}"),
+            "sources.a.verify.type must be one of none, stripe, github, standard_webhooks, shopify, slack, hmac, got \"paypal\"",
+        ),
+        (source("verify: {type: github}"), "sources.a.verify.secret: is required with type github"),
+        (
+            source("verify: {type: github, secret: 12345}"),
+            "sources.a.verify.secret must be a string, got a number",
+        ),
+        (
+            source("verify: {type: github, secret: [a, \"\"]}"),
+            "sources.a.verify.secret[1]: must not be empty",
+        ),
+        (
+            source("verify: {type: github, secret: [a, 5]}"),
+            "sources.a.verify.secret[1] must be a string, got a number",
+        ),
+        (
+            source("verify: {type: hmac, secret: s}"),
+            "sources.a.verify.signature_header: is required with type hmac",
+        ),
+        (
+            source("verify: {type: stripe, secret: s, tolerance_seconds: 0}"),
+            "sources.a.verify.tolerance_seconds must be > 0, got 0",
+        ),
+        (source("forward_headers: x-a"), "sources.a.forward_headers must be a list, got \"x-a\""),
+        (sink("secret: s"), "sources.a.sinks[0].url: is required"),
+        (
+            sink("url: https://w.example/\nsecret: s\ntimeout_ms: 600001"),
+            "sources.a.sinks[0].timeout_ms must be <= 600000, got 600001",
+        ),
+        (
+            sink("url: https://w.example/\nsecret: s\nmethod: get"),
+            "sources.a.sinks[0].method must be one of post, put, patch, got \"get\"",
+        ),
+        (
+            sink("url: https://w.example/\nsecret: [s, \" \"]"),
+            "sources.a.sinks[0].secret[1]: must not be empty",
+        ),
+        (
+            sink("url: https://w.example/"),
+            "sources.a.sinks[0].secret: is missing: give the worker a secret to check, or say allow_unsigned: true",
+        ),
+        (
+            sink("url: ftp://w.example/\nsecret: s"),
+            "sources.a.sinks[0].url: must be an https:// URL",
+        ),
+        (sink("url: worker\nsecret: s"), "sources.a.sinks[0].url: must be an https:// URL"),
+        (
+            sink("url: http://w.example/\nsecret: s"),
+            "sources.a.sinks[0].url: http:// needs egress.allow_http: true; use https://",
+        ),
+        (
+            sink("url: https://10.0.0.1/\nsecret: s"),
+            "sources.a.sinks[0].url: 10.0.0.1 (private) is closed to sinks; egress.allow_private or egress.allow can open it",
+        ),
+        (
+            sink("url: https://[::1]/\nsecret: s"),
+            "sources.a.sinks[0].url: ::1 (loopback) is closed to sinks; egress.allow_private or egress.allow can open it",
+        ),
+        (
+            sink("url: https://w.example/\nsecret: s\nheaders: {x-a: 5}"),
+            "sources.a.sinks[0].headers.x-a must be a string, got a number",
+        ),
+    ] {
+        assert_eq!(refused(&text), line, "{text}");
+    }
+    let open = "{egress: {allow_http: true, allow: [10.0.0.0/8]}, sources: {a: {sinks: [{type: http, url: \"http://10.0.0.1/\", allow_unsigned: true}]}}}";
+    assert!(parse(open).is_ok(), "{:?}", parse(open));
+}
+
+#[test]
+fn whoever_knows_the_url_of_an_open_shared_source_must_be_trusted_with_its_tenants() {
+    let routed = |keys: &str| format!("http: {{routing: tenant_path}}\n{}", source(keys));
+    let line = "sources.a.trust_url_tenant: must be true: with http.routing tenant_path, anyone who knows the URL of this \
+                source puts hooks into any tenant, because it verifies nothing and its tenant is default";
+    assert_eq!(refused(&routed("")), line);
+    for accepted in ["trust_url_tenant: true", "tenant: acme", "verify: {type: github, secret: s}"]
+    {
+        assert!(parse(&routed(accepted)).is_ok(), "{accepted}");
+    }
+    assert!(parse(&source("")).is_ok());
+}
+
+#[test]
+fn every_mistake_is_told_at_once_a_line_each() {
+    let text = "log: {level: loud}\ndispatch: {batch: 0, poll_ms: 1}\nsources: {a: {tenant: 7}}";
+    let lines = refused(text);
+    let lines: Vec<&str> = lines.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(lines, ["dispatch.batch", "dispatch.poll_ms:", "log.level", "sources.a.tenant"]);
+}
+
+#[test]
+fn no_message_repeats_a_secret() {
+    for text in [
+        source("verify: {type: github, secret: {hunter2: hunter2}}"),
+        source("verify: {type: github, secret: [hunter2, \"\"]}"),
+        source("verify: {type: standard_webhooks, secret: hunter2!}"),
+        sink("url: https://me:hunter2@10.0.0.1/\nsecret: s"),
+        sink("url: http://me:hunter2@w.example/?k=hunter2\nsecret: s"),
+        sink("url: https://w.example/\nsecret: [s, whsec_hunter2!]"),
+        "admin: {tokens: [{name: a, token: hunter2, scopes: [\"*\"]}]}".to_owned(),
+    ] {
+        let line = refused(&text);
+        assert!(!line.contains("hunter2"), "{line}");
+    }
+}
+
+#[test]
+fn references_stand_for_variables_and_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("secret");
+    std::fs::write(&file, "from a file ${NOT_A_REFERENCE}\n").unwrap();
+    let variables =
+        environment(&[("DIR", "/srv"), ("EMPTY", ""), ("PORT_VALUE", "5000"), ("ON", "true")]);
+    let text = format!(
+        "node: {{data_dir: \"${{DIR}}/a-${{NAME:-b}}${{EMPTY:-c}}${{EMPTY}}\"}}\n\
+         http: {{port: \"${{PORT_VALUE}}\"}}\n\
+         control: {{allow_crash: \"${{ON}}\", socket: \"${{file:{}}}\"}}\n",
+        file.display()
+    );
+    let config = Config::parse(&text, "test.yml", &variables).unwrap();
+    assert_eq!(config.node.data_dir, Path::new("/srv/a-bc"));
+    assert_eq!((config.http.port, config.control.allow_crash), (5000, true));
+    assert_eq!(config.control_socket(), Path::new("from a file ${NOT_A_REFERENCE}"));
+}
+
+#[test]
+fn a_reference_that_stands_for_nothing_is_refused_at_its_key() {
+    for (value, line) in [
+        ("${MISSING}", "sources.a.verify.secret[1]: ${MISSING} is not set"),
+        ("${MISSING", "sources.a.verify.secret[1]: `${` is never closed"),
+        (
+            "${}",
+            "sources.a.verify.secret[1]: not a reference: write ${VAR}, ${VAR:-default} or ${file:/path}",
+        ),
+        (
+            "${1A}",
+            "sources.a.verify.secret[1]: not a reference: write ${VAR}, ${VAR:-default} or ${file:/path}",
+        ),
+        (
+            "${A-b}",
+            "sources.a.verify.secret[1]: not a reference: write ${VAR}, ${VAR:-default} or ${file:/path}",
+        ),
+        (
+            "${A:-${B}}",
+            "sources.a.verify.secret[1]: not a reference: write ${VAR}, ${VAR:-default} or ${file:/path}",
+        ),
+        ("${file:secret}", "sources.a.verify.secret[1]: ${file:...} needs an absolute path"),
+        (
+            "${sm:vault:key}",
+            "sources.a.verify.secret[1]: secret managers (${sm:...}) are not in this release",
+        ),
+        (
+            "${file:/does/not/exist}",
+            "sources.a.verify.secret[1]: cannot read /does/not/exist: No such file or directory (os error 2)",
+        ),
+        ("${MISSING:-}", "sources.a.verify.secret[1]: must not be empty"),
+    ] {
+        let text = source(&format!("verify: {{type: github, secret: [a, \"{value}\"]}}"));
+        assert_eq!(refused(&text), line, "{value}");
+    }
+}
+
+#[test]
+fn the_environment_beats_the_file_and_is_named_when_it_is_wrong() {
+    let text = "node: {data_dir: /file, roles: [storage]}\nhttp: {port: 1}\nlog: {level: error}";
+    let variables = [
+        ("ANKUSA_ROLES", "edge, dispatch"),
+        ("ANKUSA_DATA_DIR", "/env"),
+        ("ANKUSA_LOG_LEVEL", ""),
+        ("ANKUSA_ADMIN_PORT", "7"),
+        ("ANKUSA_ADMIN_IP", "::1"),
+        ("ANKUSA_WAL_TYPE", "disk"),
+        ("PORT", "2"),
+    ];
+    let config = Config::parse(text, "test.yml", &environment(&variables)).unwrap();
+    let mut expected = parse("log: {level: error}").unwrap();
+    expected.node.data_dir = "/env".into();
+    expected.http.port = 2;
+    expected.admin.port = 7;
+    expected.admin.ip = "::1".parse().unwrap();
+    assert_eq!(config, expected);
+
+    let both = environment(&[("PORT", "2"), ("ANKUSA_HTTP_PORT", "3")]);
+    assert_eq!(Config::parse("", "test.yml", &both).unwrap().http.port, 3);
+
+    for (name, value, line) in [
+        (
+            "ANKUSA_HTTP_PORT",
+            "x",
+            "http.port must be in 0..65535, got \"x\" (from ANKUSA_HTTP_PORT)",
+        ),
+        ("PORT", "65536", "http.port must be in 0..65535, got \"65536\" (from PORT)"),
+        (
+            "ANKUSA_ROLES",
+            "edge,cook",
+            "node.roles[1] must be one of edge, dispatch, storage, got \"cook\" (from ANKUSA_ROLES)",
+        ),
+        ("ANKUSA_WAL_TYPE", "none", "wal.type: none is not in this release, only: disk"),
+    ] {
+        let errors = Config::parse("", "test.yml", &environment(&[(name, value)])).unwrap_err();
+        assert_eq!(errors.to_string(), line);
+    }
+}
+
+#[test]
+fn a_file_that_is_no_yaml_is_one_line_with_its_place() {
+    for (text, start) in [
+        ("a: [", "test.yml: "),
+        ("node: {}\nnode: {}\n", "test.yml: "),
+        ("log: {level: info, level: error}", "test.yml: "),
+        ("- a\n- b\n", "test.yml: the document must be a mapping of sections"),
+        ("a: 1\n---\nb: 2\n", "test.yml: "),
+        ("log: !custom {level: info}", "test.yml: "),
+    ] {
+        let line = refused(text);
+        assert!(line.starts_with(start) && line.lines().count() == 1, "{text:?}: {line}");
+    }
+    let duplicate = refused("node: {}\nnode: {}\n");
+    assert!(duplicate.contains("duplicate") && duplicate.contains("line 2"), "{duplicate}");
+}
+
+#[test]
+fn aliases_that_expand_without_end_are_refused() {
+    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..12 {
+        let below = format!("*a{}, ", level - 1).repeat(10);
+        bomb.push_str(&format!("a{level}: &a{level} [{below}]\n"));
+    }
+    let line = refused(&bomb);
+    assert!(line.starts_with("test.yml: ") && line.lines().count() == 1, "{line}");
+    let honest = "x: &x {type: log}\nsources: {a: {sinks: [*x]}}";
+    assert!(refused(honest).starts_with("x: unknown key"));
+    assert!(parse("sources: {a: {sinks: &s [{type: log}]}, b: {sinks: *s}}").is_ok());
+}
+
+#[test]
+fn every_shipped_file_loads() {
+    let files = shipped();
+    assert!(files.len() >= 5);
+    for (name, text) in files {
+        let loaded = Config::parse(&text, &name, &variables_of(&text));
+        let config = loaded.unwrap_or_else(|errors| panic!("{name}:\n{errors}"));
+        assert!(!config.sources.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn the_image_runs_one_open_source_into_the_log() {
+    let text = std::fs::read_to_string(repository().join("config/ankusa.yml")).unwrap();
+    let config = parse(&text).unwrap();
+    assert_eq!(config.sources.keys().collect::<Vec<_>>(), ["demo"]);
+    assert_eq!(config.node.data_dir, Path::new("/var/lib/ankusa"));
+    assert!(config.sources["demo"].verifies_nothing());
+}
+
+/// The patterns of every leaf of `value`, as the schema writes them.
+fn patterns(value: &Value, pattern: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (name, value) in fields {
+                let below = match pattern {
+                    "" => name.clone(),
+                    "sources" => "sources.*".to_owned(),
+                    headers if headers.ends_with(".headers") => format!("{headers}.*"),
+                    section => format!("{section}.{name}"),
+                };
+                patterns(value, &below, found);
+            }
+        }
+        Value::Array(values) if !values.is_empty() && !pattern.ends_with(".secret") => {
+            for value in values {
+                patterns(value, &format!("{pattern}[]"), found);
+            }
+        }
+        _leaf => {
+            found.insert(pattern.to_owned());
+        }
+    }
+}
+
+fn patterns_of(value: &Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    patterns(value, "", &mut found);
+    found
+}
+
+/// What the file says, before defaults and checks.
+fn raw(text: &str) -> Value {
+    serde_saphyr::from_str(text).unwrap()
+}
+
+#[test]
+fn the_reference_shows_every_key_with_its_default() {
+    let text = std::fs::read_to_string(repository().join("config/reference.yml")).unwrap();
+    let mut reference = raw(&text);
+
+    // What a list is empty by default of, it says in a comment.
+    let mut schema: BTreeSet<String> = KEYS.iter().map(|(key, _)| (*key).to_owned()).collect();
+    for (inside, list) in [
+        ("egress.allow[]", "egress.allow"),
+        ("admin.tokens[].name", "admin.tokens"),
+        ("admin.tokens[].token", "admin.tokens"),
+        ("admin.tokens[].scopes[]", "admin.tokens"),
+    ] {
+        assert!(schema.remove(inside), "{inside}");
+        schema.insert(list.to_owned());
+    }
+    assert_eq!(patterns_of(&reference), schema);
+    assert!(text.contains("#   tokens: [{name: prometheus, token: "));
+    assert!(text.contains("as in [10.1.0.0/16]"));
+
+    let mut defaults = serde_json::to_value(Config::default()).unwrap();
+    reference.as_object_mut().unwrap().remove("sources").unwrap();
+    defaults.as_object_mut().unwrap().remove("sources").unwrap();
+    assert_eq!(reference, defaults);
+}
+
+#[test]
+fn the_reference_shows_the_defaults_of_a_source_and_of_a_sink() {
+    let text = std::fs::read_to_string(repository().join("config/reference.yml")).unwrap();
+    let reference = raw(&text);
+    let shown = |pointer: &str| reference.pointer(pointer).unwrap().clone();
+
+    let source = serde_json::to_value(SourceSpec::open(Vec::new())).unwrap();
+    for key in ["tenant", "on_verify_failure", "trust_url_tenant"] {
+        assert_eq!(shown(&format!("/sources/github/{key}")), source[key], "{key}");
+    }
+    let sink = serde_json::to_value(SinkSpec::Http(HttpSinkSpec::new("https://w"))).unwrap();
+    for key in ["type", "method", "timeout_ms", "allow_unsigned", "max_response_bytes"] {
+        assert_eq!(shown(&format!("/sources/github/sinks/0/{key}")), sink[key], "{key}");
+    }
+    assert_eq!(shown("/sources/stripe/verify/tolerance_seconds"), json!(300));
+    let hmac =
+        [("parse", "whole"), ("hash", "sha256"), ("encoding", "hex"), ("secret_decode", "raw")];
+    for (key, default) in hmac {
+        assert_eq!(shown(&format!("/sources/other/verify/{key}")), json!(default), "{key}");
+    }
+}
+
+#[test]
+fn every_key_of_the_reference_has_a_comment_with_its_bounds() {
+    let text = std::fs::read_to_string(repository().join("config/reference.yml")).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    for (key, kind) in
+        KEYS.iter().filter(|(key, _)| !key.starts_with("sources.") && !key.ends_with("[]"))
+    {
+        let Some((section, name)) = key.rsplit_once('.') else { panic!("{key}") };
+        if section == "admin.tokens[]" {
+            continue;
+        }
+        let head = format!("{}:", section.rsplit('.').next().unwrap());
+        let begins = lines
+            .iter()
+            .position(|line| line.trim() == head)
+            .unwrap_or_else(|| panic!("{section}"));
+        let at = lines[begins..]
+            .iter()
+            .position(|line| line.trim_start().starts_with(&format!("{name}: ")));
+        let at = begins + at.unwrap_or_else(|| panic!("{key}"));
+        let comment: Vec<&str> = lines[..at]
+            .iter()
+            .rev()
+            .map(|line| line.trim())
+            .take_while(|line| line.starts_with('#'))
+            .collect();
+        let comment: String = comment.into_iter().rev().map(|line| format!("{line} ")).collect();
+        assert!(!comment.is_empty(), "{key} has no comment");
+        let (min, max) = match kind {
+            Kind::Whole { min, max } | Kind::WholeOrNull { min, max } => (*min, *max),
+            Kind::Port => (0, 65_535),
+            Kind::Flag
+            | Kind::Text
+            | Kind::TextOrNull
+            | Kind::Secret
+            | Kind::Secrets
+            | Kind::Word(_)
+            | Kind::Ip => {
+                continue;
+            }
+        };
+        let range = format!("{min} to {max}");
+        let a_wait = key.ends_with("_ms") && max == 86_400_000;
+        let told = match (a_wait, min) {
+            (false, _) => comment.contains(&range) || comment.contains(&format!("{min} or {max}")),
+            (true, 0) => comment.contains(">= 0"),
+            (true, _) => comment.contains("> 0") || comment.contains(">= "),
+        } || (*key == "dispatch.sink_concurrency"
+            && comment.contains("1 to concurrency"));
+        assert!(told, "{key}: {range} is not in {comment:?}");
+    }
+}
+
+#[test]
+fn the_schema_holds_every_number_of_the_structs() {
+    // A key the schema lets through and serde does not know would be refused twice; one it does not know could not be
+    // set at all. Both ways are in the reference test; here, that every bound fits the field behind it.
+    for (key, kind) in KEYS.iter().filter(|(key, _)| !key.contains(['*', '['])) {
+        let (min, max) = match kind {
+            Kind::Whole { min, max } | Kind::WholeOrNull { min, max } => (*min, *max),
+            Kind::Port => (0, 65_535),
+            Kind::Flag
+            | Kind::Text
+            | Kind::TextOrNull
+            | Kind::Secret
+            | Kind::Secrets
+            | Kind::Word(_)
+            | Kind::Ip => {
+                continue;
+            }
+        };
+        for bound in [min, max] {
+            let (section, name) = key.rsplit_once('.').unwrap();
+            let mut text = format!("{name}: {bound}");
+            for name in section.rsplit('.') {
+                text = format!("{name}: {{{text}}}");
+            }
+            // Another key may mind; the field itself must not.
+            if let Err(errors) = parse(&text) {
+                let told = errors.to_string();
+                assert!(
+                    told.contains(" must be >= ")
+                        || told.contains(" must be <= ")
+                        || told.contains("another"),
+                    "{told}"
+                );
+                assert!(!told.contains("a whole number"), "{told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_shown_configuration_hides_what_is_secret_and_nothing_else() {
+    let text = format!(
+        "admin: {{tokens: [{{name: ops, token: {SECRET}, scopes: [\"*\"]}}]}}\n\
+         sources:\n  \
+           a:\n    \
+             verify: {{type: github, secret: [{SECRET}, {SECRET}]}}\n    \
+             forward_headers: [x-a]\n    \
+             sinks:\n      \
+               - {{type: http, url: \"https://me:{SECRET}@w.example/h?k={SECRET}\", secret: {SECRET}, headers: {{x-k: {SECRET}}}}}\n      \
+               - {{type: log}}\n"
+    );
+    let shown = redacted(&parse(&text).unwrap());
+    assert!(!shown.to_string().contains("whsec_"), "{shown}");
+
+    let mut expected = serde_json::to_value(Config::default()).unwrap();
+    expected["admin"]["tokens"] = json!([{"name": "ops", "token": "[REDACTED]", "scopes": ["*"]}]);
+    expected["sources"] = json!({"a": {
+        "tenant": "default",
+        "verify": {"type": "github", "secret": "[REDACTED]"},
+        "on_verify_failure": "reject",
+        "sinks": [
+            {"type": "http", "url": "https://[REDACTED]@w.example/h?k=[REDACTED]", "method": "post",
+                "headers": {"x-k": "[REDACTED]"}, "timeout_ms": 5000, "secret": "[REDACTED]",
+                "allow_unsigned": false, "max_response_bytes": 65536},
+            {"type": "log"},
+        ],
+        "forward_headers": ["x-a"],
+        "trust_url_tenant": false,
+    }});
+    assert_eq!(shown, expected);
+    assert!(!format!("{:?}", parse(&text).unwrap()).contains("whsec_"));
+}
+
+#[test]
+fn what_is_worth_a_warning_is_no_mistake() {
+    let config = parse("node: {roles: [storage, edge]}\ncontrol: {allow_crash: true}").unwrap();
+    assert!(config.has_role(Role::Storage) && !config.has_role(Role::Dispatch));
+    let starts: Vec<String> =
+        config.warnings().iter().map(|warning| warning.chars().take(25).collect()).collect();
+    assert_eq!(
+        starts,
+        ["node.roles has storage, b", "sources is empty: every h", "control.allow_crash is on"]
+    );
+    assert_eq!(parse(&source("")).unwrap().warnings(), Vec::<String>::new());
+}
+
+/// Runs the binary with this configuration and nothing else in its environment.
+fn ankusa(command: &str, config: &Path, variables: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ankusa"))
+        .arg(command)
+        .env_clear()
+        .env("ANKUSA_CONFIG", config)
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap()
+}
+
+fn told(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_mistake_ends_every_command_with_78_and_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ankusa.yml");
+    let data_dir = folder.path().join("data");
+    let variables = [("ANKUSA_DATA_DIR", data_dir.to_str().unwrap())];
+    std::fs::write(&file, "dispatch: {batch: 0}\nlog: {level: loud}\n").unwrap();
+    let lines = "dispatch.batch must be > 0, got 0\n\
+                 log.level must be one of debug, info, warning, error, got \"loud\"\n";
+    for command in ["start", "check-config", "print-config", "healthcheck"] {
+        let output = ankusa(command, &file, &variables);
+        assert_eq!(told(&output), (Some(78), String::new(), lines.to_owned()), "{command}");
+    }
+    assert!(!data_dir.exists());
+}
+
+#[test]
+fn a_missing_file_ends_with_78() {
+    let output = ankusa("check-config", Path::new("/does/not/exist.yml"), &[]);
+    let line = "/does/not/exist.yml: cannot be read: No such file or directory (os error 2)\n";
+    assert_eq!(told(&output), (Some(78), String::new(), line.to_owned()));
+}
+
+#[test]
+fn check_config_says_what_it_read() {
+    let file = repository().join("config/ankusa.yml");
+    let line = "config OK: roles=edge,dispatch sources=demo wal=disk\n";
+    assert_eq!(
+        told(&ankusa("check-config", &file, &[])),
+        (Some(0), line.to_owned(), String::new())
+    );
+
+    let (code, out, warnings) =
+        told(&ankusa("check-config", &file, &[("ANKUSA_ROLES", "storage,dispatch")]));
+    assert_eq!(
+        (code, out.as_str()),
+        (Some(0), "config OK: roles=dispatch,storage sources=demo wal=disk\n")
+    );
+    assert!(warnings.starts_with("warning: node.roles has storage, but"), "{warnings}");
+}
+
+#[test]
+fn print_config_is_the_redacted_configuration() {
+    let file = repository().join("config/examples/production.yml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let names = [
+        "ANKUSA_METRICS_TOKEN",
+        "ANKUSA_OPERATOR_TOKEN",
+        "STRIPE_SECRET",
+        "STRIPE_SECRET_OLD",
+        "BILLING_WHSEC",
+        "GITHUB_SECRET",
+        "CI_WHSEC",
+    ];
+    let variables = names.map(|name| (name, SECRET));
+    let (code, out, err) = told(&ankusa("print-config", &file, &variables));
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    let expected = redacted(&Config::parse(&text, "production.yml", &variables_of(&text)).unwrap());
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap(), expected);
+    assert!(!out.contains(SECRET));
+}
