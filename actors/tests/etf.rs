@@ -135,9 +135,37 @@ fn damage_is_named_with_its_place() {
 }
 
 #[test]
-fn a_list_needs_room_for_its_tail_before_its_items_are_read() {
-    let list = counted(108, 2, &[82, 82]);
-    assert_eq!(Reader::bare(&list).term(), Err(EtfError::Truncated { at: 7 }));
+fn a_container_needs_room_for_all_it_claims_before_any_of_it_is_read() {
+    // Read one by one, the first of these items would be an unknown tag.
+    let containers = [
+        counted(108, 2, &[82, 82]),
+        counted(116, 2, &[82, 82, 82]),
+        counted(105, 3, &[82, 82]),
+        vec![104, 2, 82],
+    ];
+    for bytes in containers {
+        let at = bytes.len();
+        assert_eq!(Reader::bare(&bytes).term(), Err(EtfError::Truncated { at }), "{bytes:?}");
+    }
+}
+
+#[test]
+fn the_same_value_has_the_same_canonical_bytes() {
+    let canonical = |bytes: &[u8]| Reader::bare(bytes).term().unwrap().canonical();
+    let pairs: [[Vec<u8>; 2]; 6] = [
+        [vec![97, 1], vec![98, 0, 0, 0, 1]],
+        [vec![100, 0, 1, b'a'], vec![119, 1, b'a']],
+        [vec![107, 0, 1, 7], counted(108, 1, &[97, 7, 106])],
+        [vec![104, 1, 106], counted(105, 1, &[106])],
+        // Bits that do not count.
+        [counted(77, 1, &[3, 0b1010_0000]), counted(77, 1, &[3, 0b1011_1111])],
+        [counted(116, 2, &[97, 1, 106, 97, 2, 106]), counted(116, 2, &[97, 2, 106, 97, 1, 106])],
+    ];
+    for [one, other] in &pairs {
+        assert_eq!(canonical(one), canonical(other));
+    }
+    let bits = |byte| counted(77, 1, &[3, byte]);
+    assert_eq!(canonical(&bits(0b1011_1111)), bits(0b1010_0000));
 }
 
 #[test]

@@ -141,6 +141,8 @@ fn erlang_reads_the_odd_terms_that_we_read() {
         [&[100, 0, 255], &[0xe9; 255][..]].concat(),
         vec![119, 3, 0xef, 0xbf, 0xbf],
         vec![115, 1, 0xff],
+        // Two letters of Latin-1, which would be one of UTF-8.
+        vec![115, 2, 0xc3, 0xa9],
         // Lists of no items are their tails, and tails that are lists go on.
         counted(108, 0, &[97, 1]),
         counted(108, 0, &[108, 0, 0, 0, 0, 106]),

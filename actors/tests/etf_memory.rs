@@ -74,11 +74,11 @@ fn read_everything(value: &[u8]) {
     drop(Reader::versioned(value).map(|mut reader| reader.skip()));
 }
 
-/// `inner` in `depth` containers that each claim as many items as there are bytes left.
-fn claims(tag: u8, depth: usize, inner: Vec<u8>) -> Vec<u8> {
-    (0..depth).fold(inner, |inner, _| {
+/// `inner` behind `first` in 60 containers that each claim as many items as can be.
+fn claims(tag: u8, first: &[u8], inner: &[u8]) -> Vec<u8> {
+    (0..60).fold(inner.to_vec(), |inner, _| {
         let claim = inner.len() / 2;
-        counted(tag, claim, &inner)
+        counted(tag, claim, &[first, &inner].concat())
     })
 }
 
@@ -86,9 +86,11 @@ fn claims(tag: u8, depth: usize, inner: Vec<u8>) -> Vec<u8> {
 fn what_damage_claims_is_not_allocated() {
     let nothing = vec![106; 200_000];
     let inputs = [
-        claims(108, 60, nothing.clone()),
-        claims(105, 60, nothing.clone()),
-        claims(116, 60, nothing.clone()),
+        claims(108, &[], &nothing),
+        claims(105, &[], &nothing),
+        // In the key of each map, and in its value.
+        claims(116, &[], &nothing),
+        claims(116, &[106], &nothing),
         // Whole, as costly as a byte can be.
         counted(108, nothing.len(), &[&nothing[..], &[106]].concat()),
         counted(105, nothing.len(), &nothing),

@@ -282,14 +282,15 @@ fn keys_of_a_later_release_stay_in_a_row_that_is_written_again() {
 }
 
 #[test]
-fn a_key_that_is_no_atom_stays_too() {
+fn a_key_that_is_no_atom_stays_too_behind_those_that_are() {
     let mut stored = map(&row_keys());
-    stored[5] = 5;
-    stored.extend([98, 0, 0, 0, 7, 106]);
+    stored[5] = 6;
+    stored.extend([98, 0, 0, 0, 7, 106, 119, 1, b'z', 106]);
     let row = DeliveryRow::decode(&stored).unwrap();
-    assert_eq!(row.unknown, [(vec![97, 7], vec![106])]);
+    let unknown = [(vec![119, 1, b'z'], vec![106]), (vec![97, 7], vec![106])];
+    assert_eq!(row.unknown, unknown);
     let again = row.encode(ValueVersion::V0);
-    assert!(again.ends_with(&[97, 7, 106]));
+    assert!(again.ends_with(&[119, 1, b'z', 106, 97, 7, 106]));
     assert_eq!(DeliveryRow::decode(&again), Ok(row));
 }
 
