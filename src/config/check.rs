@@ -171,7 +171,13 @@ fn check_bounds_between_keys(config: &Config, errors: &mut Vec<ConfigError>) {
     }
 }
 
-fn check_source(config: &Config, id: &str, source: &SourceSpec, outbound: &Outbound, errors: &mut Vec<ConfigError>) {
+fn check_source(
+    config: &Config,
+    id: &str,
+    source: &SourceSpec,
+    outbound: &Outbound,
+    errors: &mut Vec<ConfigError>,
+) {
     let key = child("sources", id);
     if id == LIFECYCLE_SOURCE {
         errors.push(ConfigError::at(&key, "this id is reserved"));
