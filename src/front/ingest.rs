@@ -21,8 +21,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::listener::{Acceptor, Limits, Server};
-use super::service::AsyncService;
+use super::listener::{Acceptor, Limits, Serve, Server};
 
 /// The largest body a declared length makes room for before it has arrived.
 const MAX_RESERVED_BYTES: usize = 64 * 1024;
@@ -71,8 +70,7 @@ impl Actor for IngestServer {
             admin: args.admin.clone(),
             body_timeout: args.body_timeout,
         };
-        let service = AsyncService::new(edge, Edge::serve);
-        let server = Server::start(Acceptor::tcp(&args.socket)?, args.limits, service);
+        let server = Server::start(Acceptor::tcp(&args.socket)?, args.limits, Arc::new(edge));
         Ok(IngestServerState { server: Some(server), args })
     }
 
@@ -109,15 +107,30 @@ impl Actor for IngestServer {
 #[error("the outcome is unknown; closing unanswered")]
 pub struct Unanswered;
 
-#[derive(Clone)]
 struct Edge {
     ingest: Arc<Ingest>,
     admin: Admin,
     body_timeout: Duration,
 }
 
+impl Serve for Arc<Edge> {
+    type Body = Full<Bytes>;
+    type Error = Unanswered;
+
+    fn serve(
+        &self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<Full<Bytes>>, Unanswered>> + Send + 'static {
+        let edge = Arc::clone(self);
+        async move { edge.answer(request).await }
+    }
+}
+
 impl Edge {
-    async fn serve(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Unanswered> {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, Unanswered> {
         if request.method() == Method::GET {
             return Ok(self.get(request.uri().path()).await);
         }

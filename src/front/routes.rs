@@ -3,6 +3,7 @@
 //! The control socket has the node-local ones too: what only whoever owns the host may do. There its file mode is the
 //! authentication; on the admin port bearer tokens are, once it is bound beyond loopback.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use ankusa_actors::admin::{Admin, AdminError, DumpCursor};
@@ -17,11 +18,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures_util::stream;
+use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tower::ServiceExt;
 
 use super::auth::{Authorizer, Refused};
+use super::listener::Serve;
 use crate::telemetry::metrics::Metrics;
 
 /// Rows `GET /v1/dlq` answers unless it is asked for another number, and the most it answers.
@@ -48,6 +52,22 @@ pub struct Control {
     pub allow_crash: bool,
     /// Raised by `POST /v1/stop`.
     pub stop: Arc<watch::Sender<bool>>,
+}
+
+/// Routes, as a listener serves them.
+#[derive(Clone)]
+pub struct Routes(pub Router);
+
+impl Serve for Routes {
+    type Body = Body;
+    type Error = Infallible;
+
+    fn serve(
+        &self,
+        request: axum::http::Request<Incoming>,
+    ) -> impl Future<Output = Result<Response, Infallible>> + Send + 'static {
+        self.0.clone().oneshot(request.map(Body::new))
+    }
 }
 
 /// The routes of the admin port.
