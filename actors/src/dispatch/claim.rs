@@ -169,11 +169,9 @@ impl Claims {
                 finished.push(scan);
             }
         }
-        let unserved = page.unserved();
-        let rest = page.rest();
-        let first = rest.first().filter(|_| unserved > 0).map(|scan| scan.tenant);
-        finished.extend(rest.into_iter().skip(unserved));
-        Ok((finished, first))
+        let (unserved, with_more) = page.rest();
+        finished.extend(with_more);
+        Ok((finished, unserved.first().map(|scan| scan.tenant)))
     }
 
     fn raise_floors(&mut self, scans: &[TenantScan]) {
