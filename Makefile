@@ -16,7 +16,7 @@ CYCLES ?= 3
 with_rocksdb = rocksdb="$$(scripts/build-rocksdb.sh)" && eval "$$rocksdb" &&
 target = $${CARGO_TARGET_DIR:-target}
 
-.PHONY: help run test check fmt tidy lint features drills bench
+.PHONY: help run test check fmt tidy lint features drills canaries bench
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | \
@@ -56,6 +56,18 @@ drills: ## kill -9 under load and a power cut at every operation, judged from ou
 	@echo "seed $(SEED)"
 	"$(target)/debug/ankusa-drills" run kill9 --cycles $(CYCLES) --seed $(SEED)
 	"$(target)/debug/ankusa-drills" run cut_every_op --seed $(SEED)
+
+# Canaries are features of `actors` that break one rule each. The last build takes them out of the drills' binary again.
+canaries: ## builds with a rule broken on purpose, which the power-cut drill must catch
+	@scripts/setup.sh
+	@$(with_rocksdb) found=0; \
+	for canary in $$(sed -n 's/^\(canary[a-z-]*\) *=.*/\1/p' actors/Cargo.toml); do \
+		echo "$$canary, seed $(SEED)"; found=1; \
+		cargo build -p ankusa-drills -p ankusa-drills-shim -p ankusa-actors --features "$$canary"; \
+		"$(target)/debug/ankusa-drills" run cut_every_op --seed $(SEED) --expect-violation; \
+	done; \
+	cargo build -p ankusa-drills; \
+	test "$$found" = 1 || { echo "there are no canaries to catch" >&2; exit 1; }
 
 bench: ## ingest: the machine's own floors and the node, in turns
 	@scripts/setup.sh

@@ -85,10 +85,9 @@ fn tracked_files(root: &Path) -> Vec<Source> {
             if kind.is_dir() {
                 folders.push(path);
             } else if let Ok(text) = fs::read_to_string(entry.path()) {
-                sources.push(Source { path: name, text });
+                sources.push(Source::new(name, text));
             }
         }
     }
-    sources.sort();
     sources
 }

@@ -8,8 +8,8 @@ const HEADER: [&str; 3] = ["* **Owns:**", "* **Talks to:**", "* **Supervised by:
 pub(crate) fn actor_files_say_who_they_are(sources: &[Source]) -> Vec<Failure> {
     let mut failures = Vec::new();
     for source in sources.iter().filter(|source| source.is_rust() && !source.is_test()) {
-        let tokens = source.shipped().tokens;
-        let Some(actor) = (0..tokens.len()).find(|at| follows(&tokens, *at, &["Actor", "for"]))
+        let tokens = &source.shipped().tokens;
+        let Some(actor) = (0..tokens.len()).find(|at| follows(tokens, *at, &["Actor", "for"]))
         else {
             continue;
         };

@@ -9,6 +9,8 @@ const RULE: &str = "imports";
 /// The rooms of `actors/src` that hold processes.
 const ROOMS: [&str; 9] =
     ["store", "queue", "edge", "dispatch", "archive", "claims", "backup", "intake", "upkeep"];
+/// What every room may use: data, traits and machinery, and no process.
+const COMMON: [&str; 4] = ["model", "ports", "supervision", "sources"];
 /// The only places that know all processes.
 const ASSEMBLY: [&str; 4] = ["tree", "node", "admin", ""];
 /// What touches the world: each knows nothing but its port.
@@ -26,7 +28,7 @@ pub(crate) fn model_is_pure(sources: &[Source]) -> Vec<Failure> {
         ["bytes", "serde", "serde_json", "thiserror", "hmac", "sha1", "sha2", "subtle", "base64"];
     let mut failures = Vec::new();
     for source in shipped_below(sources, "actors/src/model") {
-        for token in source.shipped().tokens {
+        for token in &source.shipped().tokens {
             if token.kind == Kind::Ident && names.contains(&token.text.as_str()) {
                 failures.push(source.failure(
                     token.line,
@@ -58,12 +60,13 @@ pub(crate) fn model_is_pure(sources: &[Source]) -> Vec<Failure> {
     failures
 }
 
-/// `ports` know `model`; a room knows both, `supervision`, and other rooms without their `State` and `Msg`.
+/// `ports` know `model`; `sources`, the table of what the node was configured with, both; a room all that is common, and
+/// other rooms without their `State` and `Msg`.
 pub(crate) fn rooms_of_actors_keep_to_their_imports(sources: &[Source]) -> Vec<Failure> {
     let mut failures = Vec::new();
     for source in shipped_below(sources, "actors/src") {
         let room = top_module(source, "actors/src/");
-        let known = ["model", "ports", "supervision"].contains(&room.as_str());
+        let known = COMMON.contains(&room.as_str());
         if !known && !ROOMS.contains(&room.as_str()) && !ASSEMBLY.contains(&room.as_str()) {
             let what =
                 format!("`{room}` is no room of actors that the import rules know: add it to them");
@@ -71,11 +74,11 @@ pub(crate) fn rooms_of_actors_keep_to_their_imports(sources: &[Source]) -> Vec<F
         }
         let own =
             paths(source, "actors/src/").into_iter().filter(|path| path.segment(0) == "crate");
-        if room == "ports" {
-            let strangers = own.filter(|path| !["ports", "model"].contains(&path.segment(1)));
-            failures.extend(
-                strangers.map(|path| not_allowed(source, &path, "ports import only model")),
-            );
+        if ["ports", "sources"].contains(&room.as_str()) {
+            let strangers =
+                own.filter(|path| ![&*room, "ports", "model"].contains(&path.segment(1)));
+            let why = format!("{room} imports only model and ports");
+            failures.extend(strangers.map(|path| not_allowed(source, &path, &why)));
         } else if ROOMS.contains(&room.as_str()) {
             failures.extend(own.filter_map(|path| room_failure(source, &room, &path)));
         }
@@ -85,14 +88,10 @@ pub(crate) fn rooms_of_actors_keep_to_their_imports(sources: &[Source]) -> Vec<F
 
 fn room_failure(source: &Source, room: &str, path: &PathUse) -> Option<Failure> {
     let other = path.segment(1);
-    if other == room || ["model", "ports", "supervision"].contains(&other) {
+    if other == room || COMMON.contains(&other) {
         None
     } else if !ROOMS.contains(&other) {
-        Some(not_allowed(
-            source,
-            path,
-            "a room uses model, ports, supervision and other rooms' handles",
-        ))
+        Some(not_allowed(source, path, "a room uses what is common and other rooms' handles"))
     } else if is_inner_part(path, 2) {
         Some(not_allowed(source, path, "other processes only through their handle"))
     } else {
@@ -307,7 +306,9 @@ mod tests {
                 (4, "`tracing::warn`: model uses only data and hashing crates"),
             ]
         );
+        assert_eq!(model_is_pure(&actors("actors/src/model.rs", bad)).len(), 6);
         assert_eq!(model_is_pure(&actors("actors/src/queue/writer.rs", bad)), []);
+        assert_eq!(model_is_pure(&actors("actors/src/model/tests.rs", bad)), []);
     }
 
     #[test]
@@ -315,7 +316,17 @@ mod tests {
         let text = "use crate::model::Seq;\nuse super::Kv;\nuse crate::store::StoreHandle;\n";
         assert_eq!(
             told(&rooms_of_actors_keep_to_their_imports(&actors("actors/src/ports/kv.rs", text))),
-            [(3, "`crate::store::StoreHandle`: ports import only model")]
+            [(3, "`crate::store::StoreHandle`: ports imports only model and ports")]
+        );
+    }
+
+    #[test]
+    fn the_table_of_sources_knows_model_and_ports() {
+        let text =
+            "use crate::model::Seq;\nuse crate::ports::Sink;\nuse crate::edge::IngestHandle;\n";
+        assert_eq!(
+            told(&rooms_of_actors_keep_to_their_imports(&actors("actors/src/sources.rs", text))),
+            [(3, "`crate::edge::IngestHandle`: sources imports only model and ports")]
         );
     }
 
@@ -323,7 +334,7 @@ mod tests {
     fn a_room_knows_others_by_their_handles() {
         let text = "use crate::store::{StoreHandle, StoreState};\nuse super::writer::WriterMsg;\nuse crate::edge::*;\n\
                     use crate::edge::batcher as b;\nfn f(_: b::BatcherMsg) { crate::tree::Tree::new(); }\n\
-                    use crate::model::SourceState;\n";
+                    use crate::model::SourceState;\nuse crate::sources::Source;\n";
         assert_eq!(
             told(&rooms_of_actors_keep_to_their_imports(&actors(
                 "actors/src/queue/syncer.rs",
@@ -338,7 +349,7 @@ mod tests {
                 ),
                 (
                     5,
-                    "`crate::tree::Tree::new`: a room uses model, ports, supervision and other rooms' handles"
+                    "`crate::tree::Tree::new`: a room uses what is common and other rooms' handles"
                 ),
             ]
         );

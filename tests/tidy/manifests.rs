@@ -83,7 +83,8 @@ mod tests {
     fn every_spelling_of_an_aborting_panic_is_found() {
         let abort = "a panic must unwind in every profile: supervision lives on it";
         let text = "# panic = \"abort\" must never appear\n[profile.release]\npanic = \"abort\"\n\
-                    [profile.x]\npanic='abort'\nrustflags = [\"-C\", \"panic=abort\"]\npanic = \"unwind\"\n";
+                    [profile.x]\npanic='abort'\nrustflags = [\"-C\", \"panic=abort\"]\npanic = \"unwind\" # \"abort\", no\n\
+                    a = \"#\" # panic = \"abort\"\n";
         let manifest =
             panics_unwind_and_canaries_stay_behind_features(&[file("drills/Cargo.toml", text)]);
         assert_eq!(told(&manifest), [(3, abort), (5, abort), (6, abort)]);
@@ -97,10 +98,11 @@ mod tests {
     fn a_canary_is_a_feature_nothing_else_switches_on() {
         let text = "[features]\ncanary_ack_early = [\"ankusa-actors/canary_ack_early\"] # canary\n\
                     default = [\"canary_ack_early\"]\n\
-                    [dependencies]\nankusa-node = { path = \"..\", features = [\"canary_x\"] }\n";
+                    [dependencies]\nankusa-node = { path = \"..\", features = [\"canary_x\"] }\n\
+                    canary_crate = \"1\"\n";
         let canary = "a canary is switched on only by name, as a feature that starts with `canary`";
         let failures = panics_unwind_and_canaries_stay_behind_features(&[file("Cargo.toml", text)]);
-        assert_eq!(told(&failures), [(3, canary), (5, canary)]);
+        assert_eq!(told(&failures), [(3, canary), (5, canary), (6, canary)]);
     }
 
     #[test]

@@ -23,9 +23,9 @@ impl PathUse {
 
 /// The paths of `source`, a file of the crate whose root is the folder `root` (`actors/src/`).
 pub(crate) fn paths(source: &Source, root: &str) -> Vec<PathUse> {
-    let tokens = source.shipped().tokens;
+    let tokens = &source.shipped().tokens;
     let mut collector = Collector {
-        tokens: &tokens,
+        tokens,
         module: source.module_below(root).unwrap_or_default(),
         inline: Vec::new(),
         aliases: BTreeMap::new(),
@@ -62,7 +62,7 @@ impl Collector<'_> {
                 self.module.extend(next.map(|name| name.text.clone()));
                 self.inline.push(past_group(self.tokens, at + 2));
                 at += 3;
-            } else if token.is("use") && !next.is_some_and(|next| next.is("<")) {
+            } else if token.is("use") {
                 at = self.tree(at + 1, &[]);
             } else if token.kind == Kind::Ident {
                 at = self.plain_path(at);
@@ -217,11 +217,16 @@ mod tests {
 
     #[test]
     fn paths_in_code_follow_the_names_that_use_gave() {
-        let text = "fn f() { w::WriterMsg::Go; crate::store::Open::<u8>::now(); local.call::<u8>(); }\n\
-                    use crate::queue::writer as w;";
+        let text = "fn f() { w::WriterMsg::Go; crate::store::Open::<u8>::now(); local.call::<u8>(); Seq::new(1) }\n\
+                    use crate::queue::writer as w;\nuse crate::model::Seq;";
         assert_eq!(
             found(text),
-            ["crate::queue::writer", "crate::queue::writer::WriterMsg::Go", "crate::store::Open"]
+            [
+                "crate::queue::writer",
+                "crate::model::Seq",
+                "crate::queue::writer::WriterMsg::Go",
+                "crate::store::Open"
+            ]
         );
     }
 

@@ -45,15 +45,14 @@ fn judge_files(sources: &[Source], long_files: &[(&str, &str)]) -> Vec<Failure> 
 pub(crate) fn functions_fit_a_screen(sources: &[Source]) -> Vec<Failure> {
     let mut failures = Vec::new();
     for source in code(sources) {
-        let tokens = source.shipped().tokens;
+        let tokens = &source.shipped().tokens;
         for (at, pair) in tokens.windows(2).enumerate() {
             let [keyword, name] = pair else { continue };
             // `fn(u8)` is a type.
             if !keyword.is("fn") || name.is("(") {
                 continue;
             }
-            let last =
-                tokens.get(past_item(&tokens, at) - 1).map_or(keyword.line, |last| last.line);
+            let last = tokens.get(past_item(tokens, at) - 1).map_or(keyword.line, |last| last.line);
             let lines = last + 1 - keyword.line;
             if lines > FUNCTION_LINES {
                 let what =
@@ -119,10 +118,12 @@ mod tests {
         let body = |count: usize| format!("{{\n{}}}\n", "    x();\n".repeat(count - 2));
         let text = format!(
             "trait T {{ fn declared(&self) -> [u8; 3]; }}\ntype F = fn(u8) -> u8;\n\
-             const fn fits() {}fn is_long<T>(a: T) -> Vec<T> {}#[test]\nfn is_a_test() {}",
+             const fn fits() {}fn is_long<T>(a: T) -> Vec<T> {}#[test]\nfn is_a_test() {}\
+             static F: fn(u8) =\n{}f;\n",
             body(70),
             body(71),
-            body(99)
+            body(99),
+            lines(99)
         );
         let failures =
             functions_fit_a_screen(&[file("src/a.rs", &text), file("src/tests.rs", &text)]);

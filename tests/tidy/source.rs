@@ -1,16 +1,22 @@
 //! A source file as the rules see it: tokens with their lines, no comments, tests told apart.
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::ops::RangeInclusive;
 
 /// One file of the checkout. The path is relative to its root, with forward slashes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) path: String,
     pub(crate) text: String,
+    shipped: OnceCell<Shipped>,
 }
 
 impl Source {
+    pub(crate) fn new(path: String, text: String) -> Self {
+        Self { path, text, shipped: OnceCell::new() }
+    }
+
     pub(crate) fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
@@ -23,8 +29,8 @@ impl Source {
     }
 
     /// The code that ships: tokens outside of tests, and the lines that tests take.
-    pub(crate) fn shipped(&self) -> Shipped {
-        without_tests(lex(&self.text))
+    pub(crate) fn shipped(&self) -> &Shipped {
+        self.shipped.get_or_init(|| without_tests(lex(&self.text)))
     }
 
     /// The folders below `root` and the file's own name as a module path: `queue`, `writer` for `<root>queue/writer.rs`.
@@ -146,11 +152,7 @@ fn without_tests(tokens: Vec<Token>) -> Shipped {
     while let Some(token) = tokens.get(at) {
         let end = if follows(&tokens, at, &["#", "["]) { past_group(&tokens, at + 1) } else { at };
         if end > at && is_test_attribute(tokens.get(at + 2..end).unwrap_or_default()) {
-            let mut item = end;
-            while follows(&tokens, item, &["#", "["]) {
-                item = past_group(&tokens, item + 1);
-            }
-            let next = past_item(&tokens, item);
+            let next = past_item(&tokens, end);
             let last_line = tokens.get(next - 1).map_or(token.line, |last| last.line);
             shipped.test_lines.push(token.line..=last_line);
             at = next;
@@ -333,7 +335,7 @@ fn goes_on_name(c: char) -> bool {
 
 #[cfg(test)]
 pub(crate) fn file(path: &str, text: &str) -> Source {
-    Source { path: path.to_owned(), text: text.to_owned() }
+    Source::new(path.to_owned(), text.to_owned())
 }
 
 /// The place and the complaint of each failure, which is what the rules' tests compare.
@@ -360,10 +362,16 @@ mod tests {
             // tokio
             /* ractor /* nested */ async */
             fn f<'tokio>(a: &'tokio str) -> char {
-                g("tokio \" async", r#"a " async"#, b"async", '"', '\'', b'x', br##"x"# async"##, '\u{1F600}', 'é');
+                g("tokio \" async", r#"a " async"#, b"async", '"', '\'', b'x', br##"x"# async"##, '\u{1F600}', 'é', r"\", "async");
                 1.5e3
             }"####;
         assert_eq!(names(text), ["fn", "f", "a", "str", "char", "g"]);
+    }
+
+    #[test]
+    fn a_string_is_no_keyword() {
+        let is_fn: Vec<bool> = lex("fn \"fn\"").iter().map(|token| token.is("fn")).collect();
+        assert_eq!(is_fn, [true, false]);
     }
 
     #[test]
@@ -390,7 +398,8 @@ mod tests {
              #[cfg(not(test))]\nfn real() {}\n\
              #[cfg(test)]\n#[allow(x)]\nmod tests {\n    fn hidden() { {} }\n}\n\
              #[tokio::test(start_paused = true)]\nasync fn hidden_too() {}\n\
-             #[derive(Debug)]\nstruct Last;\n",
+             #[cfg(all(test, unix))]\nconst HIDDEN: u8 = 1;\n\
+             #[derive(Debug)]\nstruct Last {\n    kept: u8,\n    #[cfg(test)]\n    hidden: u8,\n}\nfn end() {}\n",
         );
         let shipped = source.shipped();
         let kept: Vec<&str> = shipped
@@ -401,9 +410,9 @@ mod tests {
             .collect();
         assert_eq!(
             kept.join(" "),
-            "use a b cfg any test feature fn simulated cfg not test fn real derive Debug struct Last"
+            "use a b cfg any test feature fn simulated cfg not test fn real derive Debug struct Last kept u8 fn end"
         );
-        assert_eq!(shipped.test_lines, [2..=3, 8..=12, 13..=14]);
+        assert_eq!(shipped.test_lines, [2..=3, 8..=12, 13..=14, 15..=16, 20..=21]);
     }
 
     #[test]

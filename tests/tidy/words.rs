@@ -50,7 +50,7 @@ fn words(source: &Source) -> Vec<Failure> {
 }
 
 fn options(source: &Source) -> Vec<Failure> {
-    let tokens = source.shipped().tokens;
+    let tokens = &source.shipped().tokens;
     let broken = |token: &Token, name: &str| {
         source.failure(
             token.line,
@@ -64,8 +64,8 @@ fn options(source: &Source) -> Vec<Failure> {
             // The call of a setter, or the name in an options string.
             let called = token.kind == Kind::Ident
                 && token.text.strip_prefix("set_").unwrap_or(&token.text) == name;
-            let dangerous = follows(&tokens, at + 1, &["("])
-                && !follows(&tokens, at + 1, &["(", harmless, ")"]);
+            let dangerous =
+                follows(tokens, at + 1, &["("]) && !follows(tokens, at + 1, &["(", harmless, ")"]);
             let spelled = token.kind == Kind::Str && token.text.contains(name);
             if (called && dangerous) || spelled {
                 failures.push(broken(token, name));

@@ -83,7 +83,7 @@ fn number(text: &str, digits: usize) -> Option<u64> {
 }
 
 fn is_leap(year: u64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
 }
 
 /// Days of a month, January being 0.

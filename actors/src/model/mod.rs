@@ -13,10 +13,15 @@ pub mod forward;
 pub mod http_answer;
 pub mod idempotency;
 pub mod ids;
+pub mod invariants;
 pub mod keys;
 pub mod ops;
 pub mod retry;
 pub mod sink_spec;
+pub mod source;
 pub mod standard_webhooks;
 pub mod value_version;
 pub mod verify;
+
+#[cfg(test)]
+mod map_store;

@@ -10,6 +10,8 @@ use super::standard_webhooks::Signer;
 
 /// How many secrets a sink may sign with: each signs every delivery.
 pub const MAX_SECRETS: usize = 8;
+/// How many headers a sink may add.
+pub const MAX_HEADERS: usize = 64;
 /// The longest attempt a sink may ask for, in milliseconds. `dispatch.attempt_timeout_ms` cuts it off earlier.
 pub const MAX_TIMEOUT_MS: u64 = 600_000;
 /// The most of an answer a sink may ask to be read, in bytes.
@@ -36,7 +38,7 @@ pub struct HttpSinkSpec {
     pub url: String,
     #[serde(default)]
     pub method: HttpSinkMethod,
-    /// Sent with every delivery; they win over forwarded headers of the same name, and over `content-type`.
+    /// At most [`MAX_HEADERS`], sent with every delivery; they win over forwarded headers of the same name, and over `content-type`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// The whole attempt, from the first look-up to the last byte of the answer, in milliseconds, 1 to
@@ -117,6 +119,9 @@ impl HttpSinkSpec {
                 "max_response_bytes",
                 format!("must be at most {MAX_RESPONSE_BYTES}"),
             ));
+        }
+        if self.headers.len() > MAX_HEADERS {
+            return Err(SinkSpecError::new("headers", format!("must be at most {MAX_HEADERS}")));
         }
         Ok(())
     }
@@ -328,6 +333,10 @@ mod tests {
         assert_eq!(error(&http(|spec| spec.max_response_bytes = 16 << 20)), None);
         let too_much = error(&http(|spec| spec.max_response_bytes = (16 << 20) + 1));
         assert_eq!(too_much.unwrap(), "max_response_bytes: must be at most 16777216");
+        let headers = |count| (0..count).map(|n| (format!("x-{n}"), "v".into())).collect();
+        assert_eq!(error(&http(|spec| spec.headers = headers(64))), None);
+        let too_many = error(&http(|spec| spec.headers = headers(65)));
+        assert_eq!(too_many.unwrap(), "headers: must be at most 64");
     }
 
     #[test]

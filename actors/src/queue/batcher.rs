@@ -19,7 +19,7 @@ use super::config::BatcherConfig;
 use super::inbox::Inbox;
 use super::ledger::Ledger;
 use super::reply::{Refusal, Reply, Waiting, reply};
-use super::writer::{CommitEntry, WriterHandle};
+use super::writer_handle::{CommitEntry, WriterHandle};
 use crate::model::delivery::PendingRow;
 use crate::model::envelope::Envelope;
 use crate::model::ops::stored_size;
@@ -186,7 +186,9 @@ fn encode(buffered: Buffered, version: ValueVersion) -> CommitEntry {
     let Buffered { hook: NewHook { envelope, sinks }, reply, permit, deadline } = buffered;
     let value = Bytes::from(envelope.encode(version));
     let size = stored_size(&value);
-    let row = |module: &&'static str| PendingRow::new(module, &envelope.source_id, size, version);
-    let rows = sinks.iter().map(row).collect();
+    let row = |(sink, module): (u16, &&'static str)| {
+        (sink, PendingRow::new(module, &envelope.source_id, size, version))
+    };
+    let rows = (0..).zip(sinks.iter()).map(row).collect();
     CommitEntry { tenant: envelope.tenant().to_owned(), value, rows, reply, permit, deadline }
 }

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::ledger::{Caller, Group};
 use super::reply::{CommitAnswer, Refusal};
 use super::tenants::{Resolved, Tenants};
-use super::writer::CommitEntry;
+use super::writer_handle::CommitEntry;
 use crate::model::batch::Batch;
 use crate::model::ids::{Seq, TenantOrd};
 use crate::model::ops::{NewHook, Ops};
@@ -38,7 +38,7 @@ impl GroupPlan {
         let now = Instant::now();
         let mut ops = Ops::with_capacity(entries.len() * 4 + 32, entries.len() * 512 + 1024);
         let mut callers = Vec::with_capacity(entries.len());
-        let (mut next, mut rows) = (self.first, Vec::new());
+        let mut next = self.first;
         for entry in entries {
             if now > entry.deadline || !entry.reply.start() {
                 continue;
@@ -49,7 +49,7 @@ impl GroupPlan {
             };
             let seq = next;
             next = next.plus(1);
-            self.write(&mut ops, seq, tenant, &entry, &mut rows);
+            self.write(&mut ops, seq, tenant, &entry);
             callers.push(Caller { reply: entry.reply, seq, permit: entry.permit });
         }
         let last = callers.last()?.seq;
@@ -71,35 +71,13 @@ impl GroupPlan {
     }
 
     /// A hook owed to nobody is acked with a seq and not stored.
-    fn write(
-        &self,
-        ops: &mut Ops,
-        seq: Seq,
-        tenant: TenantOrd,
-        entry: &CommitEntry,
-        rows: &mut Vec<u8>,
-    ) {
-        if entry.rows.is_empty() && !self.archive {
-            return;
-        }
-        rows.clear();
-        let mut ends = Vec::with_capacity(entry.rows.len());
-        for row in &entry.rows {
-            row.write_stamped(self.at_ms, rows);
-            ends.push(rows.len());
-        }
-        let mut start = 0;
-        let mut stamped = Vec::with_capacity(ends.len());
-        for (sink, end) in (0_u16..).zip(ends) {
-            stamped.push((sink, rows.get(start..end).unwrap_or_default()));
-            start = end;
-        }
+    fn write(&self, ops: &mut Ops, seq: Seq, tenant: TenantOrd, entry: &CommitEntry) {
         ops.commit_hook(NewHook {
             seq,
             tenant,
             at_ms: self.at_ms,
             value: entry.value.clone(),
-            rows: &stamped,
+            rows: &entry.rows,
             archive: self.archive,
         });
     }

@@ -12,6 +12,7 @@ mod reply;
 pub mod syncer;
 mod tenants;
 pub mod writer;
+mod writer_handle;
 
 pub use admission::Admission;
 pub use batcher::{BatcherHandle, NewHook};
@@ -20,4 +21,4 @@ pub use ledger::Ledger;
 pub use mark::SyncedMark;
 pub use reply::{CommitAnswer, Refusal, Waiting};
 pub use syncer::SyncerHandle;
-pub use writer::WriterHandle;
+pub use writer_handle::WriterHandle;

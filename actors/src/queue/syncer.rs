@@ -16,7 +16,7 @@ use tracing::warn;
 use super::ledger::{Group, Ledger};
 use super::mark::SyncedMark;
 use super::reply::CommitAnswer;
-use super::writer::WriterHandle;
+use super::writer_handle::WriterHandle;
 use crate::dispatch::DispatchHandle;
 use crate::model::ids::Seq;
 use crate::ports::{Event, Events};

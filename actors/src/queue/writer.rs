@@ -11,29 +11,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use super::admission::Permit;
 use super::config::{BatcherConfig, TenantsConfig};
 use super::fence;
 use super::group::{Built, GroupPlan};
-use super::inbox::Inbox;
 use super::ledger::Ledger;
 use super::mark::SyncedMark;
-use super::reply::Reply;
 use super::syncer::SyncerHandle;
 use super::tenants::Tenants;
+use super::writer_handle::{CommitBatch, WriterHandle};
 use crate::model::cf::Cf;
-use crate::model::delivery::PendingRow;
 use crate::model::ids::Seq;
 use crate::model::keys::{HookKey, META_NEXT_SEQ, is_sentinel, read_u64};
 use crate::ports::{Clock, Direction, Event, Events, KvError, Lane, Scan};
 use crate::store::{StoreConfig, StoreHandle};
-use crate::supervision::{Crash, Doorbell, Slot};
+use crate::supervision::Crash;
 
 /// Wait between two attempts to fence.
 const FENCE_RETRY: Duration = Duration::from_millis(50);
@@ -54,90 +49,6 @@ pub enum WriterMsg {
 impl Crash for WriterMsg {
     fn crash() -> Self {
         Self::Crash
-    }
-}
-
-/// One hook, ready but for its seq and its due time.
-#[derive(Debug)]
-pub struct CommitEntry {
-    pub tenant: String,
-    pub value: Bytes,
-    /// One a sink, in the order of its source.
-    pub rows: Vec<PendingRow>,
-    pub reply: Reply,
-    pub permit: Permit,
-    /// Not to be started after this.
-    pub deadline: Instant,
-}
-
-impl CommitEntry {
-    fn bytes(&self) -> usize {
-        self.value.len()
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct CommitBatch {
-    pub(super) entries: Vec<CommitEntry>,
-    bytes: usize,
-    /// Room in the Writer's queue, given back when the group is applied.
-    room: OwnedSemaphorePermit,
-}
-
-/// How the batchers reach the Writer.
-#[derive(Clone)]
-pub struct WriterHandle {
-    slot: Slot<WriterMsg>,
-    bell: Doorbell<WriterMsg>,
-    inbox: Inbox<CommitBatch>,
-    room: Arc<Semaphore>,
-    room_bytes: u32,
-}
-
-impl WriterHandle {
-    pub fn new(config: &BatcherConfig) -> Self {
-        let slot = Slot::default();
-        // One group in hand and one queued behind it.
-        let room_bytes =
-            config.group_commit_max_bytes.saturating_mul(2).min(Semaphore::MAX_PERMITS);
-        Self {
-            bell: Doorbell::new(&slot, || WriterMsg::Commit),
-            slot,
-            inbox: Inbox::default(),
-            room: Arc::new(Semaphore::new(room_bytes)),
-            room_bytes: u32::try_from(room_bytes).unwrap_or(u32::MAX),
-        }
-    }
-
-    pub fn slot(&self) -> &Slot<WriterMsg> {
-        &self.slot
-    }
-
-    /// Hands a batch over once there is room for it. Every caller in it is answered whatever happens: entries that find
-    /// no room or no Writer in time are dropped, and their guards refuse them.
-    pub async fn commit(&self, entries: Vec<CommitEntry>) {
-        let Some(deadline) = entries.iter().map(|entry| entry.deadline).max() else { return };
-        let bytes = entries.iter().map(CommitEntry::bytes).sum::<usize>();
-        let wanted = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.room_bytes);
-        let room = Arc::clone(&self.room).acquire_many_owned(wanted);
-        let Ok(Ok(room)) = timeout_at(deadline, room).await else { return };
-        if self.slot.get().is_none() {
-            return;
-        }
-        self.inbox.push(CommitBatch { entries, bytes, room });
-        self.bell.ring();
-    }
-
-    /// There is room for another group.
-    pub(super) fn wake(&self) {
-        if !self.inbox.is_empty() {
-            self.bell.ring();
-        }
-    }
-
-    /// An fsync failed in this generation of the store.
-    pub(super) fn fence(&self, after_generation: u64) {
-        self.slot.cast(WriterMsg::Fence { after_generation: Some(after_generation) });
     }
 }
 
@@ -193,7 +104,7 @@ impl Actor for Writer {
         myself: ActorRef<WriterMsg>,
         args: WriterArgs,
     ) -> Result<WriterState, ActorProcessingErr> {
-        args.handle.bell.answered();
+        args.handle.awake();
         let mut state = WriterState {
             args,
             assigning: None,
@@ -243,10 +154,10 @@ impl WriterState {
 
     /// Group after group, while there are batches and fewer unsynced groups than allowed.
     async fn commit_waiting(&mut self, myself: &ActorRef<WriterMsg>) {
-        self.args.handle.bell.answered();
+        self.args.handle.awake();
         loop {
             if self.fencing.is_some() {
-                drop(self.args.handle.inbox.take(usize::MAX));
+                self.args.handle.refuse_waiting();
                 return;
             }
             if self.args.ledger.open_groups() >= self.args.config.max_unsynced_groups {
@@ -286,7 +197,7 @@ impl WriterState {
                 || (hooks + next.entries.len() <= config.group_commit_max_records
                     && bytes + next.bytes <= config.group_commit_max_bytes)
         };
-        while let Some(next) = self.args.handle.inbox.pop_if(|next| fits(next, *hooks, *bytes)) {
+        while let Some(next) = self.args.handle.take_if(|next| fits(next, *hooks, *bytes)) {
             *hooks += next.entries.len();
             *bytes += next.bytes;
             batches.push(next);
@@ -370,7 +281,7 @@ impl WriterState {
             Err(not_yet) => {
                 self.give_up_callers(fencing, &not_yet);
                 // Nobody waits for a fence: what came meanwhile is refused by its guards.
-                drop(self.args.handle.inbox.take(usize::MAX));
+                self.args.handle.refuse_waiting();
                 myself.send_after(FENCE_RETRY, || WriterMsg::Fence { after_generation: None });
             }
         }

@@ -7,6 +7,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ractor::rpc::CallResult;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
@@ -192,6 +193,20 @@ impl StoreHandle {
 
     pub async fn stats(&self) -> Result<StoreStats, KvError> {
         self.lease()?.kv().stats().await
+    }
+
+    /// Closes and reopens now, for an operator.
+    ///
+    /// # Errors
+    /// Why the store is not open after it.
+    pub async fn reopen(&self) -> Result<(), String> {
+        let store = self.slot.get().ok_or("the store is between incarnations")?;
+        match store.call(StoreMsg::Reopen, None).await {
+            Ok(CallResult::Success(reopened)) => reopened,
+            Ok(CallResult::Timeout | CallResult::SenderError) | Err(_) => {
+                Err("the store process ended".to_owned())
+            }
+        }
     }
 
     fn tell(&self, generation: u64, result: Result<(), KvError>) -> Result<(), KvError> {

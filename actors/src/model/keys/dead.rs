@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use super::deliveries::DeliveryKey;
-use super::raw::{Fields, Reader};
+use super::raw::{Fields, Reader as FieldReader};
 use super::starting_with;
+use crate::model::etf::{Reader, TermWriter};
 use crate::model::ids::{Seq, TenantOrd};
 
 /// `?x`: a dead row, in the node-wide order of dying. The value names its hook.
@@ -25,7 +26,7 @@ impl DeadKey {
     }
 
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Reader::tagged(bytes, Self::TAG)?;
+        let mut fields = FieldReader::tagged(bytes, Self::TAG)?;
         let key = Self { at_ms: fields.u64()?, seq: fields.seq()?, sink: fields.u16()? };
         fields.done(key)
     }
@@ -72,7 +73,7 @@ impl DeadByTenantKey {
     }
 
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Reader::tagged(bytes, Self::TAG)?;
+        let mut fields = FieldReader::tagged(bytes, Self::TAG)?;
         let key = Self {
             tenant: fields.tenant()?,
             at_ms: fields.u64()?,
@@ -103,18 +104,31 @@ pub struct DeadValue<'a> {
     pub tenant: Option<TenantOrd>,
 }
 
-impl DeadValue<'_> {
+impl<'a> DeadValue<'a> {
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![131, 104, if self.tenant.is_some() { 3 } else { 2 }];
-        for text in [self.source_id, self.hook_id] {
-            out.push(109);
-            out.extend_from_slice(&u32::try_from(text.len()).unwrap_or(0).to_be_bytes());
-            out.extend_from_slice(text.as_bytes());
-        }
+        let mut out = Vec::with_capacity(32 + self.source_id.len() + self.hook_id.len());
+        let mut term = TermWriter::versioned(&mut out);
+        term.tuple(if self.tenant.is_some() { 3 } else { 2 });
+        term.text(self.source_id);
+        term.text(self.hook_id);
         if let Some(tenant) = self.tenant {
-            out.extend(crate::model::counters::value(i64::from(tenant.0)).iter().skip(1));
+            term.uint(tenant.0.into());
         }
         out
+    }
+
+    /// Takes both forms.
+    pub fn decode(bytes: &'a [u8]) -> Option<Self> {
+        Self::read(bytes, 3).or_else(|| Self::read(bytes, 2))
+    }
+
+    fn read(bytes: &'a [u8], elements: usize) -> Option<Self> {
+        let mut term = Reader::versioned(bytes).ok()?;
+        term.tuple(elements).ok()?;
+        let (source_id, hook_id) = (term.text().ok()?, term.text().ok()?);
+        let tenant = if elements == 3 { Some(TenantOrd(term.uint32().ok()?)) } else { None };
+        term.end().ok()?;
+        Some(Self { source_id, hook_id, tenant })
     }
 }
 

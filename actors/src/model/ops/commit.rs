@@ -6,6 +6,7 @@ use bytes::Bytes;
 use super::Ops;
 use crate::model::cf::Cf;
 use crate::model::counters::Field;
+use crate::model::delivery::PendingRow;
 use crate::model::ids::{Seq, TenantOrd};
 use crate::model::keys::{
     ArchiveKey, ArchiveValue, DeliveryKey, DueKey, DueKind, DueValue, HookKey, META_FORMAT_VERSION,
@@ -21,6 +22,25 @@ pub fn stored_size(value: &[u8]) -> u32 {
     u32::try_from(value.len()).unwrap_or(u32::MAX)
 }
 
+/// A row as [`Ops::commit_hook`] takes it.
+pub trait NewRow {
+    /// Appends the encoded row, due at `at_ms` where that is not settled yet.
+    fn write(&self, at_ms: u64, out: &mut Vec<u8>);
+}
+
+impl NewRow for PendingRow {
+    fn write(&self, at_ms: u64, out: &mut Vec<u8>) {
+        self.write_stamped(at_ms, out);
+    }
+}
+
+/// An encoded row.
+impl<T: AsRef<[u8]>> NewRow for T {
+    fn write(&self, _at_ms: u64, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.as_ref());
+    }
+}
+
 /// A hook to commit.
 #[derive(Clone, Debug)]
 pub struct NewHook<'a, R> {
@@ -30,7 +50,7 @@ pub struct NewHook<'a, R> {
     pub at_ms: u64,
     /// The encoded envelope.
     pub value: Bytes,
-    /// Sink and encoded row, one per sink of its source.
+    /// Sink and row, one per sink of its source.
     pub rows: &'a [(u16, R)],
     /// Whether it owes itself to the archive.
     pub archive: bool,
@@ -51,7 +71,7 @@ pub struct FencedHook<'a> {
 
 impl Ops {
     /// A hook, a pending row and a due key per sink, and its archive obligation. A hook that owes nothing is not stored.
-    pub fn commit_hook<R: AsRef<[u8]>>(&mut self, hook: NewHook<'_, R>) {
+    pub fn commit_hook<R: NewRow>(&mut self, hook: NewHook<'_, R>) {
         let NewHook { seq, tenant, at_ms, value, rows, archive } = hook;
         if rows.is_empty() && !archive {
             return;
@@ -60,7 +80,7 @@ impl Ops {
         self.batch.put_shared(Cf::Hooks, &HookKey(seq).encode(), value);
         for (sink, row) in rows {
             let row_key = DeliveryKey { seq, sink: *sink };
-            self.batch.put(Cf::Deliveries, &row_key.encode(), row.as_ref());
+            self.batch.put_written(Cf::Deliveries, &row_key.encode(), |out| row.write(at_ms, out));
             let due = DueKey { tenant, at_ms, seq, sink: *sink };
             self.put_due(&due, DueValue { size, kind: DueKind::First });
         }

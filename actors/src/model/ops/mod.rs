@@ -20,7 +20,7 @@ mod commit;
 mod dispatch;
 mod reclaim;
 
-pub use commit::{FencedHook, NewHook, STORE_FORMAT, stored_size};
+pub use commit::{FencedHook, NewHook, NewRow, STORE_FORMAT, stored_size};
 
 type Deltas = [i64; Field::COUNT];
 
@@ -103,6 +103,7 @@ impl Ops {
     }
 
     fn count(&mut self, tenant: TenantOrd, moves: &[(Field, i64)]) {
+        debug_assert_ne!(tenant, TenantOrd::NODE, "the node's counters are summed, not moved");
         let deltas = self.deltas.entry(tenant).or_default();
         for (field, by) in moves {
             if let Some(delta) = deltas.get_mut(field.index()) {
@@ -145,5 +146,7 @@ impl Ops {
     }
 }
 
+#[cfg(test)]
+mod sequences;
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::fault::{Effect, Fault, Faults, SimOp};
 use crate::model::batch::{Batch, Change};
 use crate::model::cf::Cf;
+use crate::model::counters;
 use crate::model::failure::FailureClass;
 use crate::ports::{KvError, Lane, Pair};
 
@@ -38,8 +39,9 @@ impl Image {
                 }
                 Change::Merge { cf, key, operand } => {
                     let family = &mut self.families[cf.index()];
-                    let folded = fold(family.get(key).map(Vec::as_slice), operand);
-                    family.insert(key.to_vec(), folded);
+                    let existing = family.get(key).map(Vec::as_slice);
+                    let folded = counters::fold(existing, [operand]);
+                    family.insert(key.to_vec(), folded.bytes);
                 }
             }
         }
@@ -315,9 +317,4 @@ fn injected(class: FailureClass, op: &'static str) -> KvError {
 
 fn error(class: FailureClass, op: &'static str, detail: &str) -> KvError {
     KvError { class, op, detail: detail.to_owned() }
-}
-
-/// Stands in for the counters' fold until that is here.
-fn fold(existing: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
-    [existing.unwrap_or_default(), operand].concat()
 }

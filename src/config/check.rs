@@ -1,0 +1,240 @@
+//! What the keys owe each other, once each of them is well formed.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
+
+use url::{Host, Url};
+
+use ankusa_actors::edge::Routing;
+use ankusa_actors::model::egress::Egress;
+use ankusa_actors::model::ids::{LIFECYCLE_SOURCE, is_name};
+use ankusa_actors::model::sink_spec::{HttpSinkSpec, SinkSpec};
+use ankusa_actors::model::source::SourceSpec;
+
+use super::Config;
+use super::error::{ConfigError, ConfigErrors};
+use super::key::{child, element};
+
+/// The longest path of a unix socket, in bytes: `sun_path` without its closing zero.
+const MAX_SOCKET_BYTES: usize = 107;
+/// Shorter ones can be guessed.
+const MIN_TOKEN_BYTES: usize = 16;
+const NAME: &str = "1 to 64 of A-Z a-z 0-9 _ -";
+
+/// # Errors
+/// Every mistake.
+pub(super) fn check(config: &Config) -> Result<(), ConfigErrors> {
+    let mut errors = Vec::new();
+    check_node(config, &mut errors);
+    check_http(config, &mut errors);
+    check_admin(config, &mut errors);
+    check_bounds_between_keys(config, &mut errors);
+    if let Err(error) = Egress::new(&config.egress) {
+        let key = element("egress.allow", error.index);
+        errors.push(ConfigError::at(key, format!("{:?} {}", error.entry, error.problem)));
+    }
+    for (id, source) in &config.sources {
+        check_source(config, id, source, &mut errors);
+    }
+    ConfigErrors::none_of(errors)
+}
+
+fn check_node(config: &Config, errors: &mut Vec<ConfigError>) {
+    if config.node.roles.is_empty() {
+        errors.push(ConfigError::at("node.roles", "must name at least one role"));
+    }
+    if !is_name(&config.node.instance) {
+        let got = format!("{:?}", config.node.instance);
+        errors.push(ConfigError::must("node.instance", NAME, got));
+        return;
+    }
+    if config.node.data_dir.as_os_str().is_empty() {
+        errors.push(ConfigError::at("node.data_dir", "must not be empty"));
+        return;
+    }
+    let socket = config.control_socket();
+    let bytes = socket.as_os_str().as_bytes().len();
+    if bytes > MAX_SOCKET_BYTES {
+        let text = format!(
+            "the path {} has {bytes} bytes, and a unix socket can have {MAX_SOCKET_BYTES}: name a shorter one",
+            socket.display()
+        );
+        errors.push(ConfigError::at("control.socket", text));
+    } else if bytes == 0 {
+        errors.push(ConfigError::at("control.socket", "must not be empty; null for the default"));
+    }
+}
+
+fn check_http(config: &Config, errors: &mut Vec<ConfigError>) {
+    let prefix = &config.http.prefix;
+    let segments_are_plain = prefix.trim_matches('/').split('/').all(is_plain_segment);
+    if prefix != "/" && !(prefix.starts_with('/') && segments_are_plain) {
+        let constraint = "/ or a path like /webhooks, of A-Z a-z 0-9 . _ ~ -";
+        errors.push(ConfigError::must("http.prefix", constraint, format!("{prefix:?}")));
+    }
+    let (http, admin) = (&config.http, &config.admin);
+    if admin.enabled && http.port == admin.port && http.port != 0 {
+        errors.push(ConfigError::must(
+            "admin.port",
+            "another than http.port",
+            admin.port.to_string(),
+        ));
+    }
+}
+
+fn is_plain_segment(segment: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'~' | b'-');
+    !segment.is_empty() && segment != "." && segment != ".." && segment.bytes().all(plain)
+}
+
+fn check_admin(config: &Config, errors: &mut Vec<ConfigError>) {
+    let admin = &config.admin;
+    if admin.enabled && !admin.ip.is_loopback() && admin.tokens.is_empty() {
+        let text =
+            format!("must name at least one token, because admin.ip {} is not loopback", admin.ip);
+        errors.push(ConfigError::at("admin.tokens", text));
+    }
+    let mut names = BTreeSet::new();
+    for (at, token) in admin.tokens.iter().enumerate() {
+        let key = element("admin.tokens", at);
+        if token.name.is_empty() {
+            errors.push(ConfigError::at(child(&key, "name"), "must not be empty"));
+        } else if !names.insert(&token.name) {
+            let text = format!("{:?} is the name of two tokens", token.name);
+            errors.push(ConfigError::at(child(&key, "name"), text));
+        }
+        if token.token.reveal().len() < MIN_TOKEN_BYTES {
+            let text = format!("must be at least {MIN_TOKEN_BYTES} bytes long");
+            errors.push(ConfigError::at(child(&key, "token"), text));
+        }
+        if token.scopes.is_empty() {
+            errors.push(ConfigError::at(child(&key, "scopes"), "must name at least one scope"));
+        }
+        for (scope_at, scope) in
+            token.scopes.iter().enumerate().filter(|(_, scope)| !is_scope(scope))
+        {
+            let key = element(&child(&key, "scopes"), scope_at);
+            let constraint = "* or <resource>:read, <resource>:write or <resource>:*";
+            errors.push(ConfigError::must(key, constraint, format!("{scope:?}")));
+        }
+    }
+}
+
+fn is_scope(scope: &str) -> bool {
+    let is_resource =
+        |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    match scope.split_once(':') {
+        Some((resource, "read" | "write" | "*")) => is_resource(resource),
+        Some(_) => false,
+        None => scope == "*",
+    }
+}
+
+/// Bounds that are another key.
+fn check_bounds_between_keys(config: &Config, errors: &mut Vec<ConfigError>) {
+    let (batcher, dispatch, store) = (&config.batcher, &config.dispatch, &config.store);
+    let mut at_least = |key: &str, got: u64, other: &str, floor: u64| {
+        if got < floor {
+            errors.push(ConfigError::must(key, format!(">= {other} ({floor})"), got.to_string()));
+        }
+    };
+    at_least(
+        "dispatch.breaker_max_open_ms",
+        dispatch.breaker_max_open_ms,
+        "dispatch.breaker_open_ms",
+        dispatch.breaker_open_ms,
+    );
+    at_least(
+        "dispatch.retry.max_ms",
+        dispatch.retry.max_ms,
+        "dispatch.retry.base_ms",
+        dispatch.retry.base_ms,
+    );
+    at_least(
+        "store.reopen_max_backoff_ms",
+        store.reopen_max_backoff_ms,
+        "store.reopen_backoff_ms",
+        store.reopen_backoff_ms,
+    );
+    // Else the largest body is refused for ever, as `overload`, which providers retry.
+    at_least(
+        "batcher.max_queue_bytes",
+        batcher.max_queue_bytes as u64,
+        "http.max_body_bytes",
+        config.http.max_body_bytes as u64,
+    );
+    if let Some(slots) = dispatch.sink_concurrency.filter(|slots| *slots > dispatch.concurrency) {
+        let constraint = format!("<= dispatch.concurrency ({})", dispatch.concurrency);
+        errors.push(ConfigError::must("dispatch.sink_concurrency", constraint, slots.to_string()));
+    }
+}
+
+fn check_source(config: &Config, id: &str, source: &SourceSpec, errors: &mut Vec<ConfigError>) {
+    let key = child("sources", id);
+    if id == LIFECYCLE_SOURCE {
+        errors.push(ConfigError::at(&key, "this id is reserved"));
+    } else if !is_name(id) {
+        errors.push(ConfigError::at(&key, format!("a source id must be {NAME}")));
+    }
+    if !is_name(&source.tenant) {
+        let got = format!("{:?}", source.tenant);
+        errors.push(ConfigError::must(child(&key, "tenant"), NAME, got));
+    }
+    if let Err(error) = source.verify.build() {
+        let key = format!("{}.{}", child(&key, "verify"), error.key);
+        errors.push(ConfigError::at(key, error.sentence));
+    }
+    let tenants_come_from_urls = config.http.routing == Routing::TenantPath;
+    let anyone_names_a_tenant = source.is_shared() && source.verifies_nothing();
+    if tenants_come_from_urls && anyone_names_a_tenant && !source.trust_url_tenant {
+        let text = "must be true: with http.routing tenant_path, anyone who knows the URL of this source puts hooks \
+                    into any tenant, because it verifies nothing and its tenant is default";
+        errors.push(ConfigError::at(child(&key, "trust_url_tenant"), text));
+    }
+    let sinks = child(&key, "sinks");
+    if source.sinks.is_empty() {
+        errors.push(ConfigError::at(&sinks, "must hold at least one sink"));
+    }
+    for (at, sink) in source.sinks.iter().enumerate() {
+        match sink {
+            SinkSpec::Log(_) => {}
+            SinkSpec::Http(sink) => check_http_sink(config, &element(&sinks, at), sink, errors),
+        }
+    }
+}
+
+fn check_http_sink(config: &Config, key: &str, sink: &HttpSinkSpec, errors: &mut Vec<ConfigError>) {
+    let mut refuse = |name: &str, text: String| {
+        errors.push(ConfigError::at(format!("{key}.{name}"), text));
+    };
+    if let Err(text) = check_url(config, &sink.url) {
+        refuse("url", text);
+    }
+    for checked in [sink.check_bounds(), sink.signer().map(|_| ())] {
+        if let Err(error) = checked {
+            refuse(&error.key, error.problem);
+        }
+    }
+}
+
+/// What can be said of a sink's URL without asking anybody what its name means. Never repeats it: it may hold secrets.
+fn check_url(config: &Config, url: &str) -> Result<(), String> {
+    let url = Url::parse(url).map_err(|_| "must be an https:// URL".to_owned())?;
+    match url.scheme() {
+        "https" => {}
+        "http" if config.egress.allow_http => {}
+        "http" => return Err("http:// needs egress.allow_http: true; use https://".to_owned()),
+        _other => return Err("must be an https:// URL".to_owned()),
+    }
+    let address = match url.host() {
+        Some(Host::Ipv4(address)) => IpAddr::V4(address),
+        Some(Host::Ipv6(address)) => IpAddr::V6(address),
+        Some(Host::Domain(_)) => return Ok(()),
+        None => return Err("must name a host".to_owned()),
+    };
+    let Ok(egress) = Egress::new(&config.egress) else { return Ok(()) };
+    egress.check(address).map_err(|denied| {
+        format!("{denied} is closed to sinks; egress.allow_private or egress.allow can open it")
+    })
+}

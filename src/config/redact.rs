@@ -1,0 +1,144 @@
+//! The configuration as it may be shown: everything that is not known to be harmless is hidden.
+
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::Config;
+
+/// What stands where something is hidden.
+pub const REDACTED: &str = "[REDACTED]";
+
+/// Keys of a source, of its `verify` and of its sinks that are shown as they are.
+const SHOWN: &[&str] = &[
+    "allow_unsigned",
+    "encoding",
+    "forward_headers",
+    "hash",
+    "max_response_bytes",
+    "method",
+    "on_verify_failure",
+    "parse",
+    "secret_decode",
+    "sig_key",
+    "sig_prefix",
+    "signature_header",
+    "signed",
+    "tenant",
+    "timeout_ms",
+    "timestamp_header",
+    "tolerance_seconds",
+    "trust_url_tenant",
+    "type",
+    "version",
+];
+
+/// The effective configuration as JSON: what `print-config` and `GET /v1/config` show.
+///
+/// Names are kept. Hidden are secrets, tokens, header values, and the credentials, query values and fragment of a URL.
+pub fn redacted(config: &Config) -> Value {
+    // A config has text keys and no floats: it always is JSON.
+    let mut json = serde_json::to_value(config).unwrap_or_default();
+    if let Some(Value::Object(sources)) = json.get_mut("sources") {
+        for source in sources.values_mut() {
+            redact_source(source);
+        }
+    }
+    json
+}
+
+fn redact_source(source: &mut Value) {
+    let Value::Object(source) = source else {
+        *source = hidden();
+        return;
+    };
+    for (key, value) in source.iter_mut() {
+        match (key.as_str(), &mut *value) {
+            ("verify", Value::Object(options)) => redact_options(options),
+            ("sinks", Value::Array(sinks)) => {
+                for sink in sinks {
+                    match sink {
+                        Value::Object(options) => redact_options(options),
+                        other => *other = hidden(),
+                    }
+                }
+            }
+            (key, value) => redact_unless_shown(key, value),
+        }
+    }
+}
+
+fn redact_options(options: &mut Map<String, Value>) {
+    for (key, value) in options.iter_mut() {
+        match (key.as_str(), &mut *value) {
+            ("url", Value::String(url)) => *url = redacted_url(url),
+            ("headers", Value::Object(headers)) => {
+                headers.values_mut().for_each(|value| *value = hidden())
+            }
+            (key, value) => redact_unless_shown(key, value),
+        }
+    }
+}
+
+fn redact_unless_shown(key: &str, value: &mut Value) {
+    if !SHOWN.contains(&key) && !value.is_null() {
+        *value = hidden();
+    }
+}
+
+fn hidden() -> Value {
+    Value::from(REDACTED)
+}
+
+/// The URL without its user, password, query values and fragment. What cannot be read as a URL is hidden whole.
+pub(super) fn redacted_url(text: &str) -> String {
+    let Ok(mut url) = Url::parse(text) else { return REDACTED.to_owned() };
+    let had_credentials = !url.username().is_empty() || url.password().is_some();
+    // A URL that can have no user has none to hide.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    let query = url.query().map(str::to_owned);
+    let had_fragment = url.fragment().is_some();
+    url.set_query(None);
+    url.set_fragment(None);
+    let mut shown = url.to_string();
+    if had_credentials {
+        shown = shown.replacen("://", &format!("://{REDACTED}@"), 1);
+    }
+    for (at, pair) in query.iter().flat_map(|query| query.split('&')).enumerate() {
+        shown.push(if at == 0 { '?' } else { '&' });
+        // Without a value, the name may be the secret.
+        if let Some((name, _)) = pair.split_once('=') {
+            shown.push_str(name);
+            shown.push('=');
+        }
+        shown.push_str(REDACTED);
+    }
+    if had_fragment {
+        shown.push('#');
+        shown.push_str(REDACTED);
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_keeps_what_is_no_secret() {
+        for (url, shown) in [
+            ("https://worker.internal/hooks", "https://worker.internal/hooks"),
+            ("http://127.0.0.1:9000/", "http://127.0.0.1:9000/"),
+            ("https://me:pw@h.example/a", "https://[REDACTED]@h.example/a"),
+            ("https://token@h.example/a", "https://[REDACTED]@h.example/a"),
+            (
+                "https://h.example/a?key=1&other=2#at",
+                "https://h.example/a?key=[REDACTED]&other=[REDACTED]#[REDACTED]",
+            ),
+            ("https://h.example/?secretflag", "https://h.example/?[REDACTED]"),
+            ("no url at all", "[REDACTED]"),
+        ] {
+            assert_eq!(redacted_url(url), shown, "{url}");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Every key there is, with its type and bounds: one row a key.
+//!
+//! The file is held against this table before serde sees it, so that a mistake is told in one documented shape whatever
+//! it is, and all mistakes at once. `tests/config.rs` holds the table, the structs and `config/reference.yml` together.
+
+use ankusa_actors::model::sink_spec::{MAX_RESPONSE_BYTES, MAX_TIMEOUT_MS};
+
+/// What the value of a key can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Flag,
+    /// A whole number from `min` to `max`.
+    Whole {
+        min: u64,
+        max: u64,
+    },
+    /// A whole number or `null`.
+    WholeOrNull {
+        min: u64,
+        max: u64,
+    },
+    /// Like `Whole`, but the documented text of the bound is the range.
+    Port,
+    Text,
+    TextOrNull,
+    /// A text that must never be repeated in a message.
+    Secret,
+    /// One such text, or a list of them.
+    Secrets,
+    /// One of these.
+    Word(&'static [&'static str]),
+    /// An IPv4 or IPv6 literal.
+    Ip,
+}
+
+/// A day: no wait of a node is longer, and no sum of two overflows anything.
+const MAX_MS: u64 = 86_400_000;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// Memory budgets end here.
+const MAX_BUDGET_BYTES: u64 = 1 << 40;
+const MANY: u64 = 1_000_000;
+
+const MS: Kind = over_zero(MAX_MS);
+const MS_OR_ZERO: Kind = Kind::Whole { min: 0, max: MAX_MS };
+
+const fn over_zero(max: u64) -> Kind {
+    Kind::Whole { min: 1, max }
+}
+
+/// A row is a leaf. In a pattern `*` stands for any name and `[]` for any place in a list.
+#[rustfmt::skip]
+pub const KEYS: &[(&str, Kind)] = &[
+    ("node.roles[]", Kind::Word(&["edge", "dispatch", "storage"])),
+    ("node.instance", Kind::Text),
+    ("node.data_dir", Kind::Text),
+    ("node.runtime_workers", Kind::WholeOrNull { min: 1, max: 1_024 }),
+    ("log.level", Kind::Word(&["debug", "info", "warning", "error"])),
+    ("log.format", Kind::Word(&["text", "json"])),
+    ("http.port", Kind::Port),
+    ("http.ip", Kind::Ip),
+    ("http.max_body_bytes", over_zero(256 * MIB)),
+    ("http.routing", Kind::Word(&["path", "tenant_path"])),
+    ("http.prefix", Kind::Text),
+    ("http.header_timeout_ms", MS),
+    ("http.body_timeout_ms", MS),
+    ("http.idle_timeout_ms", MS),
+    ("http.max_connections", over_zero(MANY)),
+    ("http.max_headers", over_zero(1_000)),
+    // Below 8 KiB the HTTP parser refuses to work.
+    ("http.max_header_bytes", Kind::Whole { min: 8_192, max: MIB }),
+    ("admin.enabled", Kind::Flag),
+    ("admin.port", Kind::Port),
+    ("admin.ip", Kind::Ip),
+    ("admin.gauge_interval_ms", MS),
+    ("admin.tokens[].name", Kind::Text),
+    ("admin.tokens[].token", Kind::Secret),
+    ("admin.tokens[].scopes[]", Kind::Text),
+    ("control.socket", Kind::TextOrNull),
+    ("control.allow_crash", Kind::Flag),
+    ("wal.type", Kind::Word(&["disk"])),
+    ("batcher.partitions", over_zero(64)),
+    ("batcher.max_batch", over_zero(65_536)),
+    ("batcher.max_delay_ms", MS_OR_ZERO),
+    ("batcher.max_queue", over_zero(10 * MANY)),
+    ("batcher.max_queue_bytes", over_zero(MAX_BUDGET_BYTES)),
+    ("batcher.group_commit_max_bytes", over_zero(GIB)),
+    ("batcher.group_commit_max_records", over_zero(MANY)),
+    ("batcher.group_commit_delay_ms", MS_OR_ZERO),
+    ("batcher.start_deadline_ms", MS),
+    ("batcher.stall_ms", MS),
+    ("batcher.max_unsynced_groups", over_zero(1_024)),
+    ("queue.value_version", Kind::Whole { min: 0, max: 1 }),
+    ("queue.rocksdb.block_cache_bytes", over_zero(MAX_BUDGET_BYTES)),
+    ("queue.rocksdb.bloom_bits_per_key", Kind::Whole { min: 0, max: 64 }),
+    ("queue.rocksdb.max_open_files", Kind::Whole { min: 64, max: MANY }),
+    ("queue.rocksdb.write_buffer_bytes", Kind::Whole { min: 65_536, max: 64 * GIB }),
+    ("queue.rocksdb.max_background_jobs", over_zero(64)),
+    ("store.open_deadline_ms", MS),
+    ("store.reopen_min_interval_ms", MS),
+    ("store.reopen_backoff_ms", MS),
+    ("store.reopen_max_backoff_ms", MS),
+    ("store.fence_deadline_ms", MS),
+    ("tenants.max", over_zero(u32::MAX as u64)),
+    ("dispatch.batch", over_zero(100_000)),
+    ("dispatch.concurrency", over_zero(100_000)),
+    ("dispatch.max_inflight", over_zero(10 * MANY)),
+    ("dispatch.max_inflight_bytes", over_zero(MAX_BUDGET_BYTES)),
+    ("dispatch.attempt_timeout_ms", MS),
+    ("dispatch.sink_concurrency", Kind::WholeOrNull { min: 1, max: 100_000 }),
+    ("dispatch.breaker_failures", Kind::Whole { min: 0, max: MANY }),
+    ("dispatch.breaker_open_ms", MS),
+    ("dispatch.breaker_max_open_ms", MS),
+    ("dispatch.retry.base_ms", MS),
+    ("dispatch.retry.max_ms", MS),
+    ("dispatch.retry.max_attempts", over_zero(MANY)),
+    ("dispatch.retry.jitter", Kind::Flag),
+    ("egress.allow_http", Kind::Flag),
+    ("egress.allow_private", Kind::Flag),
+    ("egress.allow[]", Kind::Text),
+    ("shutdown.drain_ms", MS_OR_ZERO),
+    ("sources.*.tenant", Kind::Text),
+    ("sources.*.verify.type", Kind::Word(&["none", "stripe", "github", "standard_webhooks", "shopify", "slack", "hmac"])),
+    ("sources.*.verify.secret", Kind::Secrets),
+    ("sources.*.verify.tolerance_seconds", Kind::Whole { min: 1, max: MAX_MS / 1_000 }),
+    ("sources.*.verify.signature_header", Kind::Text),
+    ("sources.*.verify.signed", Kind::Text),
+    ("sources.*.verify.parse", Kind::Word(&["whole", "csv_pairs", "space_versions"])),
+    ("sources.*.verify.sig_prefix", Kind::Text),
+    ("sources.*.verify.sig_key", Kind::Text),
+    ("sources.*.verify.version", Kind::Text),
+    ("sources.*.verify.hash", Kind::Word(&["sha256", "sha512", "sha1"])),
+    ("sources.*.verify.encoding", Kind::Word(&["hex", "base64"])),
+    ("sources.*.verify.secret_decode", Kind::Word(&["raw", "whsec_base64"])),
+    ("sources.*.verify.timestamp_header", Kind::Text),
+    ("sources.*.on_verify_failure", Kind::Word(&["reject", "accept_flag"])),
+    ("sources.*.forward_headers[]", Kind::Text),
+    ("sources.*.trust_url_tenant", Kind::Flag),
+    ("sources.*.sinks[].type", Kind::Word(&["http", "log"])),
+    ("sources.*.sinks[].url", Kind::Secret),
+    ("sources.*.sinks[].method", Kind::Word(&["post", "put", "patch"])),
+    ("sources.*.sinks[].headers.*", Kind::Secret),
+    ("sources.*.sinks[].timeout_ms", over_zero(MAX_TIMEOUT_MS)),
+    ("sources.*.sinks[].secret", Kind::Secrets),
+    ("sources.*.sinks[].allow_unsigned", Kind::Flag),
+    ("sources.*.sinks[].max_response_bytes", Kind::Whole { min: 0, max: MAX_RESPONSE_BYTES as u64 }),
+];
+
+/// Keys and sections the documented system has and this release has not.
+const LATER_KEYS: &[&str] = &[
+    "archive",
+    "audit",
+    "backup",
+    "claim_check",
+    "dedupe",
+    "dispatch.tenants",
+    "health",
+    "intake",
+    "lifecycle",
+    "metrics",
+    "quarantine",
+    "queue.dlq",
+    "rate_limits",
+    "routes",
+    "secrets",
+    "source_store",
+    "sources.*.dedupe",
+    "sources.*.retry",
+    "sources.*.sinks[].ordered",
+    "storage",
+    "wal.publish_timeout_ms",
+];
+
+/// Values likewise.
+const LATER_WORDS: &[(&str, &[&str])] = &[
+    ("node.roles[]", &["claim_check"]),
+    ("sources.*.on_verify_failure", &["quarantine"]),
+    ("sources.*.sinks[].type", &["google_pubsub", "kafka", "nats", "rabbitmq", "redis", "sqs"]),
+    ("wal.type", &["dual", "none"]),
+];
+
+/// What stands at a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Leaf(Kind),
+    /// Named keys.
+    Section,
+    /// Any names.
+    Map,
+    List,
+    Unknown,
+    /// Documented, but not in this release.
+    Later,
+}
+
+/// What stands at `pattern`; the empty one is the whole file.
+pub(super) fn place(pattern: &str) -> Place {
+    if pattern.is_empty() {
+        return Place::Section;
+    }
+    let below = KEYS.iter().filter_map(|(key, kind)| Some((key.strip_prefix(pattern)?, *kind)));
+    for (rest, kind) in below {
+        if rest.is_empty() {
+            return Place::Leaf(kind);
+        } else if rest.starts_with(".*") {
+            return Place::Map;
+        } else if rest.starts_with('.') {
+            return Place::Section;
+        } else if rest.starts_with("[]") {
+            return Place::List;
+        }
+    }
+    if LATER_KEYS.contains(&pattern) { Place::Later } else { Place::Unknown }
+}
+
+/// The names a section knows, in the order of the table.
+pub(super) fn names_in(section: &str) -> Vec<&'static str> {
+    let prefix = if section.is_empty() { String::new() } else { format!("{section}.") };
+    let mut names: Vec<&str> = Vec::new();
+    for (key, _) in KEYS {
+        let Some(rest) = key.strip_prefix(prefix.as_str()) else { continue };
+        let name = rest.split(['.', '[']).next().unwrap_or(rest);
+        if names.last() != Some(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Whether `word` is a documented value of `pattern` that this release has not.
+pub(super) fn is_later_word(pattern: &str, word: &str) -> bool {
+    LATER_WORDS.iter().any(|(key, words)| *key == pattern && words.contains(&word))
+}

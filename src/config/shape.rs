@@ -1,0 +1,236 @@
+//! Holds a tree of values against the schema: unknown keys, wrong types, numbers out of bounds.
+
+use figment::Figment;
+use figment::value::{Dict, Num, Value};
+
+use super::error::ConfigError;
+use super::key::{child, element};
+use super::schema::{self, Kind, Place};
+
+/// Checks the whole tree and answers it with texts turned into the numbers and booleans they stand for, as references
+/// and variables only make texts. `figment` knows where each value came from.
+pub(super) fn shaped(root: Value, figment: &Figment, errors: &mut Vec<ConfigError>) -> Value {
+    let mut shaper = Shaper { figment, errors };
+    shaper.value(root, "", "").unwrap_or_else(|| Value::from(Dict::new()))
+}
+
+struct Shaper<'a> {
+    figment: &'a Figment,
+    errors: &'a mut Vec<ConfigError>,
+}
+
+impl Shaper<'_> {
+    /// `None` leaves the key out: it is wrong, or an empty section.
+    fn value(&mut self, value: Value, key: &str, pattern: &str) -> Option<Value> {
+        match schema::place(pattern) {
+            Place::Leaf(kind) => self.leaf(value, key, pattern, kind),
+            Place::Section => self.fields(value, key, |name| join(pattern, name)),
+            Place::Map => self.fields(value, key, |_any| join(pattern, "*")),
+            Place::List => self.list(value, key, &format!("{pattern}[]")),
+            Place::Unknown => {
+                let section = pattern.rsplit_once('.').map_or("", |(section, _)| section);
+                let known = schema::names_in(section).join(", ");
+                self.errors.push(ConfigError::at(key, format!("unknown key; known here: {known}")));
+                None
+            }
+            Place::Later => {
+                self.errors.push(ConfigError::at(key, "not in this release"));
+                None
+            }
+        }
+    }
+
+    fn fields(
+        &mut self,
+        value: Value,
+        key: &str,
+        pattern_of: impl Fn(&str) -> String,
+    ) -> Option<Value> {
+        match value {
+            Value::Dict(tag, dict) => {
+                let mut shaped = Dict::new();
+                for (name, value) in dict {
+                    if let Some(value) = self.value(value, &child(key, &name), &pattern_of(&name)) {
+                        shaped.insert(name, value);
+                    }
+                }
+                Some(Value::Dict(tag, shaped))
+            }
+            // A section with everything in it commented out.
+            Value::Empty(..) => None,
+            other => {
+                self.must(key, "a mapping", &other, false);
+                None
+            }
+        }
+    }
+
+    fn list(&mut self, value: Value, key: &str, pattern: &str) -> Option<Value> {
+        match value {
+            Value::Array(tag, values) => {
+                let mut shaped = Vec::with_capacity(values.len());
+                for (at, value) in values.into_iter().enumerate() {
+                    shaped.extend(self.value(value, &element(key, at), pattern));
+                }
+                Some(Value::Array(tag, shaped))
+            }
+            Value::Empty(..) => None,
+            other => {
+                self.must(key, "a list", &other, false);
+                None
+            }
+        }
+    }
+
+    fn leaf(&mut self, value: Value, key: &str, pattern: &str, kind: Kind) -> Option<Value> {
+        match kind {
+            Kind::Flag => self.flag(value, key),
+            Kind::Whole { min, max } => self.whole(value, key, min, max),
+            Kind::WholeOrNull { .. } | Kind::TextOrNull if is_null(&value) => Some(value),
+            Kind::WholeOrNull { min, max } => self.whole(value, key, min, max),
+            Kind::Port => self.port(value, key),
+            Kind::Text | Kind::TextOrNull => self.text(value, key, false),
+            Kind::Secret => self.text(value, key, true),
+            Kind::Secrets => match value {
+                Value::Array(tag, values) => {
+                    let texts = values.into_iter().enumerate();
+                    let shaped: Vec<Value> = texts
+                        .filter_map(|(at, value)| self.text(value, &element(key, at), true))
+                        .collect();
+                    Some(Value::Array(tag, shaped))
+                }
+                one => self.text(one, key, true),
+            },
+            Kind::Word(words) => self.word(value, key, pattern, words),
+            Kind::Ip => match value.as_str().map(str::parse::<std::net::IpAddr>) {
+                Some(Ok(_)) => Some(value),
+                _ => self.must(key, "an IPv4 or IPv6 literal", &value, false),
+            },
+        }
+    }
+
+    fn flag(&mut self, value: Value, key: &str) -> Option<Value> {
+        match (value.to_bool(), value.as_str()) {
+            (Some(_), _) => Some(value),
+            (None, Some("true")) => Some(Value::from(true)),
+            (None, Some("false")) => Some(Value::from(false)),
+            (None, _) => self.must(key, "true or false", &value, false),
+        }
+    }
+
+    fn whole(&mut self, value: Value, key: &str, min: u64, max: u64) -> Option<Value> {
+        let above = if min == 1 { "> 0".to_owned() } else { format!(">= {min}") };
+        match number(&value) {
+            Some(n) if n < i128::from(min) => self.must(key, &above, &value, false),
+            Some(n) if n > i128::from(max) => self.must(key, &format!("<= {max}"), &value, false),
+            Some(n) => u64::try_from(n).ok().map(Value::from),
+            None => self.must(key, &format!("a whole number {above}"), &value, false),
+        }
+    }
+
+    fn port(&mut self, value: Value, key: &str) -> Option<Value> {
+        match number(&value).map(u16::try_from) {
+            Some(Ok(port)) => Some(Value::from(port)),
+            Some(Err(_)) | None => self.must(key, "in 0..65535", &value, false),
+        }
+    }
+
+    fn text(&mut self, value: Value, key: &str, is_secret: bool) -> Option<Value> {
+        match value {
+            Value::String(..) => Some(value),
+            // A character is a text of one.
+            Value::Char(_, c) => Some(Value::from(c.to_string())),
+            other => self.must(key, "a string", &other, is_secret),
+        }
+    }
+
+    fn word(
+        &mut self,
+        value: Value,
+        key: &str,
+        pattern: &str,
+        words: &'static [&'static str],
+    ) -> Option<Value> {
+        let all = words.join(", ");
+        match value.as_str() {
+            Some(word) if words.contains(&word) => Some(value),
+            Some(word) if schema::is_later_word(pattern, word) => {
+                let text = format!("{word} is not in this release, only: {all}");
+                self.errors.push(ConfigError::at(key, text));
+                None
+            }
+            Some(_) | None => {
+                let constraint = if words.len() == 1 { all } else { format!("one of {all}") };
+                self.must(key, &constraint, &value, false)
+            }
+        }
+    }
+
+    fn must(&mut self, key: &str, constraint: &str, got: &Value, is_secret: bool) -> Option<Value> {
+        let mut shown = if is_secret { kind_of(got).to_owned() } else { show(got) };
+        if let Some(variable) = self.variable(got) {
+            shown.push_str(&format!(" (from {variable})"));
+        }
+        self.errors.push(ConfigError::must(key, constraint, shown));
+        None
+    }
+
+    /// The environment variable `value` was overridden by.
+    fn variable(&self, value: &Value) -> Option<String> {
+        let metadata = self.figment.get_metadata(value.tag())?;
+        (metadata.name != super::FILE && metadata.name != super::DEFAULTS)
+            .then(|| metadata.name.to_string())
+    }
+}
+
+fn join(pattern: &str, name: &str) -> String {
+    if pattern.is_empty() { name.to_owned() } else { format!("{pattern}.{name}") }
+}
+
+fn is_null(value: &Value) -> bool {
+    matches!(value, Value::Empty(..))
+}
+
+/// A whole number, or a text that is one.
+fn number(value: &Value) -> Option<i128> {
+    match value {
+        Value::Num(_, number) => whole(number),
+        Value::String(_, text) => text.parse().ok(),
+        Value::Char(_, c) => c.to_digit(10).map(i128::from),
+        Value::Bool(..) | Value::Empty(..) | Value::Dict(..) | Value::Array(..) => None,
+    }
+}
+
+fn whole(number: &Num) -> Option<i128> {
+    if let Some(number) = number.to_i128() {
+        return Some(number);
+    }
+    // What does not fit is past every bound anyway.
+    number.to_u128().map(|number| i128::try_from(number).unwrap_or(i128::MAX))
+}
+
+/// A value as a message shows it.
+fn show(value: &Value) -> String {
+    match value {
+        Value::String(_, text) => format!("{text:?}"),
+        Value::Char(_, c) => format!("{:?}", c.to_string()),
+        Value::Bool(_, flag) => flag.to_string(),
+        Value::Num(_, number) => match (whole(number), number.to_f64()) {
+            (Some(whole), _) => whole.to_string(),
+            (None, Some(float)) => float.to_string(),
+            (None, None) => kind_of(value).to_owned(),
+        },
+        Value::Empty(..) | Value::Dict(..) | Value::Array(..) => kind_of(value).to_owned(),
+    }
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::String(..) | Value::Char(..) => "a string",
+        Value::Bool(..) => "a boolean",
+        Value::Num(..) => "a number",
+        Value::Empty(..) => "null",
+        Value::Dict(..) => "a mapping",
+        Value::Array(..) => "a list",
+    }
+}

@@ -1,0 +1,133 @@
+//! The state gauges, sampled every `admin.gauge_interval_ms`. What a probe could not read is not set: the gauge keeps
+//! its last value, and is absent while there has been none.
+
+use ankusa_actors::ports::StoreStats;
+
+use super::Registrar;
+use super::series::{Sampled, SampledAge};
+
+/// The queue's counters at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueGauges {
+    /// Rows waiting for their first attempt.
+    pub pending: u64,
+    /// Rows waiting for another.
+    pub scheduled: u64,
+    /// Rows claimed.
+    pub inflight: u64,
+    /// Rows given up.
+    pub dead: u64,
+    /// Hooks not archived yet.
+    pub archive_pending: u64,
+    /// How long the oldest due row has been due, in milliseconds; 0 when none is.
+    pub oldest_due_age_ms: u64,
+}
+
+/// What dispatch holds at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DispatchGauges {
+    /// Attempts running.
+    pub running: u64,
+    /// Rows claimed and not finished.
+    pub claimed: u64,
+    /// Bytes of their hooks.
+    pub claimed_bytes: u64,
+    /// Claimed rows that wait for a slot.
+    pub runnable: u64,
+    pub breakers_open: u64,
+}
+
+/// Every state gauge.
+#[derive(Debug)]
+pub struct Gauges {
+    store_hooks: Sampled,
+    store_deliveries: Sampled,
+    store_disk_bytes: Sampled,
+    queue_pending: Sampled,
+    queue_scheduled: Sampled,
+    queue_inflight: Sampled,
+    queue_dead: Sampled,
+    queue_archive_pending: Sampled,
+    queue_oldest_due_age: SampledAge,
+    disk_free_bytes: Sampled,
+    disk_total_bytes: Sampled,
+    dispatch_running: Sampled,
+    dispatch_claimed: Sampled,
+    dispatch_claimed_bytes: Sampled,
+    dispatch_runnable: Sampled,
+    dispatch_breakers_open: Sampled,
+}
+
+impl Gauges {
+    pub(super) fn new(to: &mut Registrar) -> Self {
+        let mut gauge = |name: &str, help: &str| to.add(name, help, Sampled::default());
+        Self {
+            store_hooks: gauge("ankusa_store_hooks", "Hooks stored, estimated"),
+            store_deliveries: gauge("ankusa_store_deliveries", "Delivery rows stored, estimated"),
+            store_disk_bytes: gauge("ankusa_store_disk_bytes", "Bytes the store takes on disk"),
+            queue_pending: gauge(
+                "ankusa_queue_pending",
+                "Deliveries waiting for their first attempt",
+            ),
+            queue_scheduled: gauge(
+                "ankusa_queue_scheduled",
+                "Deliveries waiting for another attempt",
+            ),
+            queue_inflight: gauge("ankusa_queue_inflight", "Deliveries claimed"),
+            queue_dead: gauge("ankusa_queue_dead", "Deliveries given up"),
+            queue_archive_pending: gauge("ankusa_queue_archive_pending", "Hooks not archived yet"),
+            disk_free_bytes: gauge("ankusa_disk_free_bytes", "Bytes free where the store is"),
+            disk_total_bytes: gauge(
+                "ankusa_disk_total_bytes",
+                "Bytes there are where the store is",
+            ),
+            dispatch_running: gauge("ankusa_dispatch_running", "Attempts running"),
+            dispatch_claimed: gauge(
+                "ankusa_dispatch_claimed",
+                "Deliveries claimed and not finished",
+            ),
+            dispatch_claimed_bytes: gauge("ankusa_dispatch_claimed_bytes", "Bytes of their hooks"),
+            dispatch_runnable: gauge(
+                "ankusa_dispatch_runnable",
+                "Claimed deliveries waiting for a slot",
+            ),
+            dispatch_breakers_open: gauge(
+                "ankusa_dispatch_breakers_open",
+                "Sinks left alone for a while",
+            ),
+            queue_oldest_due_age: to.add(
+                "ankusa_queue_oldest_due_age_seconds",
+                "How long the oldest due delivery has been due",
+                SampledAge::default(),
+            ),
+        }
+    }
+
+    pub fn set_store(&self, stats: StoreStats) {
+        self.store_hooks.set(stats.hooks);
+        self.store_deliveries.set(stats.deliveries);
+        self.store_disk_bytes.set(stats.disk_bytes);
+    }
+
+    pub fn set_queue(&self, queue: QueueGauges) {
+        self.queue_pending.set(queue.pending);
+        self.queue_scheduled.set(queue.scheduled);
+        self.queue_inflight.set(queue.inflight);
+        self.queue_dead.set(queue.dead);
+        self.queue_archive_pending.set(queue.archive_pending);
+        self.queue_oldest_due_age.set_ms(queue.oldest_due_age_ms);
+    }
+
+    pub fn set_disk(&self, free_bytes: u64, total_bytes: u64) {
+        self.disk_free_bytes.set(free_bytes);
+        self.disk_total_bytes.set(total_bytes);
+    }
+
+    pub fn set_dispatch(&self, dispatch: DispatchGauges) {
+        self.dispatch_running.set(dispatch.running);
+        self.dispatch_claimed.set(dispatch.claimed);
+        self.dispatch_claimed_bytes.set(dispatch.claimed_bytes);
+        self.dispatch_runnable.set(dispatch.runnable);
+        self.dispatch_breakers_open.set(dispatch.breakers_open);
+    }
+}
