@@ -4,8 +4,10 @@
 
 mod cli;
 pub mod config;
+pub mod front;
 pub mod host;
 pub mod node;
+pub mod rocks;
 pub mod sinks;
 pub mod telemetry;
 

@@ -3,21 +3,17 @@
 //! Nothing in this package reads a clock, draws a random number, opens a file or a socket: those come in through
 //! [`ports`]. That is what lets the whole tree run on virtual time against an in-memory disk that can lose power.
 
-pub mod dispatch {
-    pub mod config;
-}
-pub mod edge {
-    pub mod config;
-}
+pub mod admin;
+pub mod dispatch;
+pub mod edge;
 pub mod model;
+pub mod node;
 pub mod ports;
-pub mod queue {
-    pub mod config;
-}
-pub mod store {
-    pub mod config;
-}
+pub mod queue;
+pub mod sources;
+pub mod store;
 pub mod supervision;
+pub mod tree;
 
 /// Whether this build carries the in-memory ports.
 pub const SIM: bool = cfg!(feature = "sim");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use ankusa_actors::edge::config::Routing;
+use ankusa_actors::edge::Routing;
 use ankusa_actors::model::egress::Egress;
 use ankusa_actors::model::ids::{LIFECYCLE_SOURCE, is_name};
 use ankusa_actors::model::source::SourceSpec;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use ankusa_actors::edge::config::{IngestConfig, Routing};
+use ankusa_actors::edge::{IngestConfig, Routing};
 
 /// Section `http`: the listener hooks arrive on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

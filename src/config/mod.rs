@@ -27,11 +27,11 @@ use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 use serde::{Deserialize, Serialize};
 
-use ankusa_actors::dispatch::config::DispatchConfig;
+use ankusa_actors::dispatch::DispatchConfig;
 use ankusa_actors::model::egress::EgressConfig;
 use ankusa_actors::model::source::SourceSpec;
-use ankusa_actors::queue::config::{BatcherConfig, TenantsConfig};
-use ankusa_actors::store::config::StoreConfig;
+use ankusa_actors::queue::{BatcherConfig, TenantsConfig};
+use ankusa_actors::store::StoreConfig;
 
 pub use environment::Environment;
 pub use error::{ConfigError, ConfigErrors};

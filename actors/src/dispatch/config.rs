@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::retry::RetryPolicy;
+
 /// Section `dispatch`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -64,5 +66,12 @@ pub struct RetryConfig {
 impl Default for RetryConfig {
     fn default() -> Self {
         Self { base_ms: 100, max_ms: 300_000, max_attempts: 84, jitter: true }
+    }
+}
+
+impl From<RetryConfig> for RetryPolicy {
+    fn from(config: RetryConfig) -> Self {
+        let RetryConfig { base_ms, max_ms, max_attempts, jitter } = config;
+        Self { base_ms, max_ms, max_attempts, jitter }
     }
 }

@@ -67,6 +67,20 @@ impl Batch {
         self.ops.push(Op::Put { cf, key, value: Value::Shared(value) });
     }
 
+    /// A put whose value `write` appends in place, to save a copy.
+    pub(in crate::model) fn put_written(
+        &mut self,
+        cf: Cf,
+        key: &[u8],
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let key = self.keep(key);
+        let start = self.arena.len();
+        write(&mut self.arena);
+        let value = start..self.arena.len();
+        self.ops.push(Op::Put { cf, key, value: Value::Inline(value) });
+    }
+
     pub fn delete(&mut self, cf: Cf, key: &[u8]) {
         let key = self.keep(key);
         self.ops.push(Op::Delete { cf, key });
@@ -125,6 +139,7 @@ mod tests {
         batch.put(Cf::Default, b"k", b"v");
         batch.put_shared(Cf::Hooks, b"h", Bytes::from_static(b"hook"));
         batch.merge(Cf::Counters, b"c", b"1");
+        batch.put_written(Cf::Deliveries, b"r", |out| out.extend_from_slice(b"row"));
         batch.delete(Cf::Index, b"d");
         let changes: Vec<_> = batch.changes().collect();
         assert_eq!(
@@ -133,9 +148,10 @@ mod tests {
                 Change::Put { cf: Cf::Default, key: b"k", value: b"v" },
                 Change::Put { cf: Cf::Hooks, key: b"h", value: b"hook" },
                 Change::Merge { cf: Cf::Counters, key: b"c", operand: b"1" },
+                Change::Put { cf: Cf::Deliveries, key: b"r", value: b"row" },
                 Change::Delete { cf: Cf::Index, key: b"d" },
             ]
         );
-        assert_eq!(batch.bytes(), 1 + 1 + 1 + 4 + 1 + 1 + 1);
+        assert_eq!(batch.bytes(), 1 + 1 + 1 + 4 + 1 + 1 + 1 + 3 + 1);
     }
 }

@@ -50,7 +50,7 @@ pub struct DeliveryRow {
 /// Why bytes are no delivery row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeliveryRowError {
-    #[error("delivery row version {0} is newer than this release")]
+    #[error("delivery row version {0} is not known to this release")]
     UnsupportedDeliveryRowVersion(u8),
     #[error("undecodable delivery row: {0}")]
     Undecodable(#[from] EtfError),

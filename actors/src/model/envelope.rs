@@ -37,7 +37,7 @@ pub struct Envelope {
 /// Why bytes are no envelope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvelopeError {
-    #[error("envelope version {0} is newer than this release")]
+    #[error("envelope version {0} is not known to this release")]
     UnsupportedEnvelopeVersion(u8),
     #[error("undecodable envelope: {0}")]
     Undecodable(#[from] EtfError),

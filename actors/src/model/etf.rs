@@ -169,21 +169,24 @@ fn le_u64(bytes: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(wide))
 }
 
-/// Whether two of `keys` are the same value. Never quadratic: the keys are foreign.
-fn has_duplicates<'k, 'a: 'k>(keys: impl ExactSizeIterator<Item = &'k Term<'a>> + Clone) -> bool {
-    let twice = |mut names: Vec<&[u8]>| {
-        names.sort_unstable();
-        names.windows(2).any(|pair| pair.first() == pair.last())
-    };
-    if keys.len() < 2 {
+/// Whether two of `keys` are the same value. Never quadratic: the keys are foreign. Keys that rise, as we write them,
+/// cost one pass.
+fn has_duplicates<'k, 'a: 'k>(keys: impl Iterator<Item = &'k Term<'a>> + Clone) -> bool {
+    let atom = |key: &'k Term<'a>| key.as_atom().map(str::as_bytes);
+    let binary = |key: &'k Term<'a>| key.as_binary();
+    if rising(keys.clone().map(atom)) || rising(keys.clone().map(binary)) {
         return false;
     }
-    if keys.clone().all(|key| key.as_atom().is_some()) {
-        return twice(keys.filter_map(|key| key.as_atom().map(str::as_bytes)).collect());
-    }
-    if keys.clone().all(|key| key.as_binary().is_some()) {
-        return twice(keys.filter_map(Term::as_binary).collect());
+    let names: Option<Vec<_>> = keys.clone().map(atom).collect();
+    if let Some(mut names) = names.or_else(|| keys.clone().map(binary).collect()) {
+        names.sort_unstable();
+        return !rising(names.into_iter().map(Some));
     }
     let mut seen = BTreeSet::new();
     !keys.map(Term::canonical).all(|key| seen.insert(key))
+}
+
+/// Whether all are there, each greater than the one before. One alone always is.
+fn rising<'k>(names: impl Iterator<Item = Option<&'k [u8]>>) -> bool {
+    names.is_sorted_by(|one, next| one.is_some() && one < next)
 }

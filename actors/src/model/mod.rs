@@ -2,6 +2,7 @@
 
 pub mod batch;
 pub mod cf;
+pub mod counters;
 pub mod delivery;
 pub mod digest;
 pub mod egress;
@@ -12,8 +13,15 @@ pub mod forward;
 pub mod http_answer;
 pub mod idempotency;
 pub mod ids;
+pub mod invariants;
+pub mod keys;
+pub mod ops;
+pub mod retry;
 pub mod sink_spec;
 pub mod source;
 pub mod standard_webhooks;
 pub mod value_version;
 pub mod verify;
+
+#[cfg(test)]
+mod map_store;

@@ -32,16 +32,17 @@ pub enum Direction {
     Reverse,
 }
 
-/// A bounded look at one family.
+/// A bounded look at one family. A range that ends before it starts is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
     pub cf: Cf,
     /// Start inclusive, end exclusive, whatever the direction.
     pub range: Range<Vec<u8>>,
     pub direction: Direction,
-    /// At most this many rows.
+    /// At most this many rows; with 0 none, and `more` says whether there are any.
     pub max_rows: usize,
-    /// Stops after the row whose key and value bytes reach this; at least one row is answered.
+    /// Stops after the row whose key and value bytes, added to those before it, reach this. The first row is answered
+    /// whatever its size.
     pub max_bytes: usize,
 }
 
@@ -51,7 +52,7 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     pub pairs: Vec<Pair>,
-    /// Whether a bound stopped the scan before the end of its range.
+    /// Whether the range holds rows past the last one answered: a bound stopped the scan, not the end of the range.
     pub more: bool,
 }
 
@@ -62,19 +63,33 @@ pub struct StoreStats {
     pub hooks: u64,
     /// Estimated rows of the deliveries family.
     pub deliveries: u64,
+    /// Everything the database keeps on the disk: tables, blobs and the write-ahead log.
     pub disk_bytes: u64,
+    /// The write-ahead log's part of it.
+    pub wal_bytes: u64,
+    /// Whether the database is holding every write back until it has caught up.
+    pub write_stopped: bool,
+    /// The rate it slows writes down to, in bytes a second; 0 while it does not.
+    pub delayed_write_bytes_per_s: u64,
+    /// Failed flushes and compactions since the open.
+    pub background_errors: u64,
 }
 
-/// An open database.
+/// An open database. Dropping it closes it, sooner or later; [`Engine::close`] says when it is done.
 #[async_trait]
 pub trait Kv: Send + Sync + 'static {
-    /// Applies `batch` whole: readers see it, a power cut may still lose it.
+    /// Applies `batch` whole: readers see it, a power cut may still lose it. Batches of [`Lane::Commit`] land
+    /// in the order they were handed over, and a batch that was handed over lands although its caller is gone.
     ///
     /// # Errors
-    /// The batch may or may not have reached the log: whoever cares must fence.
+    /// The batch may or may not have reached the log, and may show up after the next open: whoever cares must fence.
     async fn apply(&self, batch: Batch, lane: Lane) -> Result<(), KvError>;
 
     /// Makes everything applied before this call survive a power cut: one fsync of the write-ahead log.
+    ///
+    /// # Errors
+    /// Nothing can be said of any batch since the last sync that returned, not even after a later one returns: only an
+    /// open settles it.
     async fn sync(&self) -> Result<(), KvError>;
 
     /// A point read. Cheap enough to run inline.

@@ -1,9 +1,13 @@
 //! What the node needs from the world. `src/` implements these for real, `sim` in memory.
 
 mod clock;
+#[cfg(feature = "sim")]
+pub mod contract;
 mod entropy;
 mod events;
 mod kv;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod sink;
 
 pub use clock::Clock;

@@ -1,8 +1,8 @@
 //! The documented rules, one by one.
 
+use ankusa_actors::model::envelope::{VerificationStatus, VerificationTerm};
 use ankusa_actors::model::verify::{
-    HMAC_PROVIDER, MAX_CANDIDATES, Reason, Secrets, TimestampSource, Verification,
-    VerificationStatus, Verifier, presets,
+    HMAC_PROVIDER, MAX_CANDIDATES, Reason, Secrets, TimestampSource, Verifier, presets,
 };
 use bytes::Bytes;
 use serde_json::json;
@@ -476,26 +476,29 @@ fn nothing_printed_shows_a_secret() {
 fn the_result_travels_in_documented_words() {
     let none = verifier(json!({"type": "none"}));
     assert_eq!(none.verify::<&str, &str>(&[], b"anything", NOW), Ok(()));
-    let skipped = Verification {
+    let skipped = VerificationTerm {
         status: VerificationStatus::Skipped,
         provider: None,
         scheme: None,
-        reason: None,
+        reason_text: None,
         flagged: false,
     };
     assert_eq!(none.verification(Ok(())), skipped);
 
     let github = preset("github", SECRET);
-    let ok = Verification {
+    let ok = VerificationTerm {
         status: VerificationStatus::Ok,
         provider: Some(HMAC_PROVIDER.to_owned()),
         scheme: Some("github".to_owned()),
-        reason: None,
+        reason_text: None,
         flagged: false,
     };
     assert_eq!(github.verification(Ok(())), ok);
-    let failed =
-        Verification { status: VerificationStatus::Failed, reason: Some(Reason::NoMatch), ..ok };
+    let failed = VerificationTerm {
+        status: VerificationStatus::Failed,
+        reason_text: Some("no_match".to_owned()),
+        ..ok
+    };
     assert_eq!(github.verification(Err(Reason::NoMatch)), failed);
 
     let words = Reason::ALL.map(|reason| (reason.as_str(), reason.as_term_text()));

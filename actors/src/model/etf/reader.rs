@@ -13,8 +13,8 @@ const FIRST_CAPACITY: usize = 16;
 /// Each method consumes one whole term or fails; after an error the position means nothing.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
-    pub(super) bytes: &'a [u8],
-    pub(super) at: usize,
+    pub(super) whole: &'a [u8],
+    pub(super) rest: &'a [u8],
     depth: usize,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
 
     /// Over a term without the version byte, such as [`Reader::raw`] gives.
     pub fn bare(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0, depth: 0 }
+        Self { whole: bytes, rest: bytes, depth: 0 }
     }
 
     /// Ends the reading.
@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`EtfError::Trailing`] if bytes are left.
     pub fn end(self) -> Result<(), EtfError> {
-        match self.left() {
+        match self.rest.len() {
             0 => Ok(()),
             bytes => Err(EtfError::Trailing { bytes }),
         }
@@ -69,9 +69,9 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// Anything that is not a term.
     pub fn raw(&mut self) -> Result<&'a [u8], EtfError> {
-        let start = self.at;
+        let start = self.at();
         self.skip()?;
-        self.bytes.get(start..self.at).ok_or(EtfError::Truncated { at: start })
+        Ok(self.since(start))
     }
 
     /// An atom's name.
@@ -230,14 +230,11 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn distinct<'k>(
-        &self,
-        keys: impl ExactSizeIterator<Item = &'k Term<'a>> + Clone,
-    ) -> Result<(), EtfError>
+    fn distinct<'k>(&self, keys: impl Iterator<Item = &'k Term<'a>> + Clone) -> Result<(), EtfError>
     where
         'a: 'k,
     {
-        if has_duplicates(keys) { Err(EtfError::DuplicateKey { at: self.at }) } else { Ok(()) }
+        if has_duplicates(keys) { Err(EtfError::DuplicateKey { at: self.at() }) } else { Ok(()) }
     }
 
     fn build(&mut self, shape: Shape<'a>) -> Result<Term<'a>, EtfError> {
@@ -334,7 +331,7 @@ impl<'a> Reader<'a> {
 
     fn enter(&mut self) -> Result<(), EtfError> {
         if self.depth == MAX_DEPTH {
-            return Err(EtfError::TooDeep { at: self.at });
+            return Err(EtfError::TooDeep { at: self.at() });
         }
         self.depth += 1;
         Ok(())
@@ -346,7 +343,7 @@ impl<'a> Reader<'a> {
 
     /// A well-formed term that is not what the caller needs.
     pub fn unexpected(&self, wanted: &'static str) -> EtfError {
-        EtfError::Unexpected { wanted, at: self.at }
+        EtfError::Unexpected { wanted, at: self.at() }
     }
 }
 

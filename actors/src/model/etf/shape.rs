@@ -18,71 +18,66 @@ pub(super) enum Shape<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A list of no items is its tail, so such lists are passed over.
     pub(super) fn shape(&mut self) -> Result<Shape<'a>, EtfError> {
         loop {
-            match self.announced()? {
-                Shape::List(0) => {}
-                shape @ (Shape::Leaf(_) | Shape::Bytes(_) | Shape::List(_)) => return Ok(shape),
-                shape @ (Shape::Tuple(_) | Shape::Map(_)) => return Ok(shape),
-            }
+            let at = self.at();
+            let leaf = match self.u8()? {
+                tag::SMALL_INTEGER => Term::Int(i64::from(self.u8()?)),
+                tag::INTEGER => Term::Int(i64::from(i32::from_be_bytes(self.array()?))),
+                tag::SMALL_BIG => {
+                    let bytes = usize::from(self.u8()?);
+                    self.big(bytes)?
+                }
+                tag::LARGE_BIG => {
+                    let bytes = self.length()?;
+                    self.big(bytes)?
+                }
+                tag::NEW_FLOAT => {
+                    let value = f64::from_be_bytes(self.array()?);
+                    self.finite(value)?
+                }
+                tag::FLOAT => self.printed_float()?,
+                tag::SMALL_ATOM_UTF8 => {
+                    let bytes = usize::from(self.u8()?);
+                    self.atom_utf8(bytes)?
+                }
+                tag::ATOM_UTF8 => {
+                    let bytes = usize::from(self.u16()?);
+                    self.atom_utf8(bytes)?
+                }
+                tag::SMALL_ATOM => {
+                    let bytes = usize::from(self.u8()?);
+                    self.atom_latin1(bytes)?
+                }
+                tag::ATOM => {
+                    let bytes = usize::from(self.u16()?);
+                    self.atom_latin1(bytes)?
+                }
+                tag::BINARY => {
+                    let bytes = self.length()?;
+                    Term::Binary(self.take(bytes)?)
+                }
+                tag::BIT_BINARY => self.bits()?,
+                tag::NIL => return Ok(Shape::Bytes(&[])),
+                tag::STRING => {
+                    let bytes = usize::from(self.u16()?);
+                    return Ok(Shape::Bytes(self.take(bytes)?));
+                }
+                tag::LIST => match self.count(1, 1)? {
+                    // A list of no items is its tail.
+                    0 => continue,
+                    items => return Ok(Shape::List(items)),
+                },
+                tag::SMALL_TUPLE => {
+                    let arity = usize::from(self.u8()?);
+                    return self.fitting(arity, 1, 0).map(Shape::Tuple);
+                }
+                tag::LARGE_TUPLE => return self.count(1, 0).map(Shape::Tuple),
+                tag::MAP => return self.count(2, 0).map(Shape::Map),
+                foreign => self.opaque(foreign, at)?,
+            };
+            return Ok(Shape::Leaf(leaf));
         }
-    }
-
-    fn announced(&mut self) -> Result<Shape<'a>, EtfError> {
-        let at = self.at;
-        let leaf = match self.u8()? {
-            tag::SMALL_INTEGER => Term::Int(i64::from(self.u8()?)),
-            tag::INTEGER => Term::Int(i64::from(i32::from_be_bytes(self.array()?))),
-            tag::SMALL_BIG => {
-                let bytes = usize::from(self.u8()?);
-                self.big(bytes)?
-            }
-            tag::LARGE_BIG => {
-                let bytes = self.length()?;
-                self.big(bytes)?
-            }
-            tag::NEW_FLOAT => {
-                let value = f64::from_be_bytes(self.array()?);
-                self.finite(value)?
-            }
-            tag::FLOAT => self.printed_float()?,
-            tag::SMALL_ATOM_UTF8 => {
-                let bytes = usize::from(self.u8()?);
-                self.atom_utf8(bytes)?
-            }
-            tag::ATOM_UTF8 => {
-                let bytes = usize::from(self.u16()?);
-                self.atom_utf8(bytes)?
-            }
-            tag::SMALL_ATOM => {
-                let bytes = usize::from(self.u8()?);
-                self.atom_latin1(bytes)?
-            }
-            tag::ATOM => {
-                let bytes = usize::from(self.u16()?);
-                self.atom_latin1(bytes)?
-            }
-            tag::BINARY => {
-                let bytes = self.length()?;
-                Term::Binary(self.take(bytes)?)
-            }
-            tag::BIT_BINARY => self.bits()?,
-            tag::NIL => return Ok(Shape::Bytes(&[])),
-            tag::STRING => {
-                let bytes = usize::from(self.u16()?);
-                return Ok(Shape::Bytes(self.take(bytes)?));
-            }
-            tag::LIST => return self.count(1, 1).map(Shape::List),
-            tag::SMALL_TUPLE => {
-                let arity = usize::from(self.u8()?);
-                return self.fitting(arity, 1, 0).map(Shape::Tuple);
-            }
-            tag::LARGE_TUPLE => return self.count(1, 0).map(Shape::Tuple),
-            tag::MAP => return self.count(2, 0).map(Shape::Map),
-            foreign => self.opaque(foreign, at)?,
-        };
-        Ok(Shape::Leaf(leaf))
     }
 
     /// Values that mean something only to the machine that made them, measured.
@@ -104,7 +99,7 @@ impl<'a> Reader<'a> {
         };
         self.atom()?;
         self.take(after_node)?;
-        self.since(at)
+        Ok(Term::Opaque(self.since(at)))
     }
 
     /// A function tells its own size, the size field included.
@@ -113,11 +108,12 @@ impl<'a> Reader<'a> {
         let size = self.length()?;
         let rest = size.checked_sub(SIZE_FIELD).ok_or_else(|| self.malformed("function"))?;
         self.take(rest)?;
-        self.since(at)
+        Ok(Term::Opaque(self.since(at)))
     }
 
-    fn since(&self, at: usize) -> Result<Term<'a>, EtfError> {
-        self.bytes.get(at..self.at).map(Term::Opaque).ok_or(EtfError::Truncated { at })
+    /// The bytes from `at`, where this reader was before.
+    pub(super) fn since(&self, at: usize) -> &'a [u8] {
+        self.whole.get(at..self.at()).unwrap_or_default()
     }
 
     fn big(&mut self, bytes: usize) -> Result<Term<'a>, EtfError> {
@@ -186,8 +182,8 @@ impl<'a> Reader<'a> {
     fn fitting(&self, count: usize, each: usize, after: usize) -> Result<usize, EtfError> {
         let least = count.checked_mul(each).and_then(|bytes| bytes.checked_add(after));
         match least {
-            Some(least) if least <= self.left() => Ok(count),
-            Some(_) | None => Err(EtfError::Truncated { at: self.bytes.len() }),
+            Some(least) if least <= self.rest.len() => Ok(count),
+            Some(_) | None => Err(self.truncated()),
         }
     }
 
@@ -204,27 +200,31 @@ impl<'a> Reader<'a> {
         self.array().map(u16::from_be_bytes)
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], EtfError> {
-        let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let taken = rest.first_chunk::<N>();
-        let taken = taken.ok_or(EtfError::Truncated { at: self.bytes.len() })?;
-        self.at += N;
+        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or_else(|| self.truncated())?;
+        self.rest = rest;
         Ok(*taken)
     }
 
+    #[inline]
     fn take(&mut self, length: usize) -> Result<&'a [u8], EtfError> {
-        let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let taken = rest.get(..length).ok_or(EtfError::Truncated { at: self.bytes.len() })?;
-        self.at += length;
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or_else(|| self.truncated())?;
+        self.rest = rest;
         Ok(taken)
     }
 
-    pub(super) fn left(&self) -> usize {
-        self.bytes.len() - self.at
+    pub(super) fn at(&self) -> usize {
+        self.whole.len() - self.rest.len()
+    }
+
+    #[cold]
+    fn truncated(&self) -> EtfError {
+        EtfError::Truncated { at: self.whole.len() }
     }
 
     fn malformed(&self, what: &'static str) -> EtfError {
-        EtfError::Malformed { what, at: self.at }
+        EtfError::Malformed { what, at: self.at() }
     }
 }
 

@@ -22,11 +22,6 @@ impl<'b> TermWriter<'b> {
         Self { out }
     }
 
-    /// Bytes written so far, and whatever was in the buffer before.
-    pub fn position(&self) -> usize {
-        self.out.len()
-    }
-
     #[inline]
     pub fn atom(&mut self, name: &str) {
         if let Ok(length) = u8::try_from(name.len()) {

@@ -5,7 +5,7 @@
 //!
 //! * [`VerifySpec`] is the `verify` block of a source. It is refused when the source is loaded, not at the first hook.
 //! * [`Verifier`] is what it builds: keyed once, then asked for every hook.
-//! * [`Verification`] is the answer that travels with the hook.
+//! * [`VerificationTerm`] is the answer that travels with the hook.
 
 mod descriptor;
 pub mod presets;
@@ -22,6 +22,8 @@ pub use descriptor::{
 pub use secrets::{MAX_SECRETS, SecretError, Secrets};
 pub use signature::MAX_CANDIDATES;
 pub use spec::{ParseName, SecretSpec, VerifySpec, VerifySpecError, VerifyType};
+
+use super::envelope::{VerificationStatus, VerificationTerm};
 
 /// Names the HMAC verifier in stored hooks: the text of the documented system's module atom.
 pub const HMAC_PROVIDER: &str = "Elixir.Ankusa.Verifier.Hmac";
@@ -91,40 +93,6 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What the check came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum VerificationStatus {
-    Ok,
-    Failed,
-    /// The source asks for no verification.
-    Skipped,
-}
-
-impl VerificationStatus {
-    /// The atom's text, which is also what sinks are told.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Failed => "failed",
-            Self::Skipped => "skipped",
-        }
-    }
-}
-
-/// The answer that is stored and delivered with a hook.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verification {
-    pub status: VerificationStatus,
-    /// The text of the verifier's module atom; none when skipped.
-    pub provider: Option<String>,
-    /// The preset's name or `custom`; none when skipped.
-    pub scheme: Option<String>,
-    /// Set exactly when the status is failed.
-    pub reason: Option<Reason>,
-    /// Accepted all the same, because the source says `on_verify_failure: accept_flag`.
-    pub flagged: bool,
-}
-
 /// What a source asks of its hooks. Cheap to share, not to build.
 #[derive(Clone, Debug)]
 pub enum Verifier {
@@ -172,8 +140,8 @@ impl Verifier {
         }
     }
 
-    /// The result of [`Self::verify`] as it is stored, unflagged.
-    pub fn verification(&self, result: Result<(), Reason>) -> Verification {
+    /// The result of [`Self::verify`] as it is stored and delivered with the hook, unflagged.
+    pub fn verification(&self, result: Result<(), Reason>) -> VerificationTerm {
         let status = match (self, result) {
             (_, Err(_)) => VerificationStatus::Failed,
             (Self::None, Ok(())) => VerificationStatus::Skipped,
@@ -181,6 +149,7 @@ impl Verifier {
         };
         let scheme = self.scheme_name().map(str::to_owned);
         let provider = scheme.is_some().then(|| HMAC_PROVIDER.to_owned());
-        Verification { status, provider, scheme, reason: result.err(), flagged: false }
+        let reason_text = result.err().map(|reason| reason.as_str().to_owned());
+        VerificationTerm { status, provider, scheme, reason_text, flagged: false }
     }
 }

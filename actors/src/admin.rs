@@ -1,0 +1,52 @@
+//! What the control socket and the admin port can ask, and the shapes they answer.
+
+mod dlq;
+mod dump;
+mod hooks;
+mod queue;
+mod ready;
+mod status;
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::node::{Handles, NodeSettings};
+
+pub use dump::{Dump, DumpCursor};
+
+/// Why a question has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AdminError {
+    #[error("store_unavailable")]
+    StoreUnavailable(String),
+    /// The node does not run the role it takes.
+    #[error("role_not_enabled")]
+    RoleNotEnabled(&'static str),
+    /// A row that cannot be decoded: `{corrupt_value, family, key}`.
+    #[error("corrupt_value")]
+    CorruptValue { family: &'static str, key: String, reason: String },
+    #[error("no_such_child")]
+    NoSuchChild(String),
+}
+
+/// Everything an operator can ask of a running node. Cheap to clone.
+#[derive(Clone)]
+pub struct Admin {
+    pub handles: Handles,
+    settings: Arc<NodeSettings>,
+    version: &'static str,
+    started: Instant,
+}
+
+impl Admin {
+    pub fn new(handles: Handles, settings: NodeSettings, version: &'static str) -> Self {
+        Self { handles, settings: Arc::new(settings), version, started: Instant::now() }
+    }
+
+    /// Makes a child panic, for a drill.
+    pub fn crash(&self, child: &str) -> Result<(), AdminError> {
+        let crashed = self.handles.board.crash(child);
+        crashed.then_some(()).ok_or_else(|| AdminError::NoSuchChild(child.to_owned()))
+    }
+}

@@ -1,0 +1,67 @@
+//! `ctl status` and `ctl tree`.
+
+use serde_json::{Map, Value, json};
+
+use super::Admin;
+use crate::model::counters::Field;
+
+/// The counters a person reads first.
+const SHOWN: [Field; 7] = [
+    Field::Pending,
+    Field::Scheduled,
+    Field::Inflight,
+    Field::Dead,
+    Field::Bytes,
+    Field::ArchivePending,
+    Field::DeadBytes,
+];
+
+impl Admin {
+    /// Roles, seqs, queue counters, sync mark, uptime. Parts that need the store are null while it is closed.
+    pub fn status(&self) -> Value {
+        let store = self.handles.store.state();
+        let counters: Map<String, Value> = SHOWN
+            .into_iter()
+            .map(|field| (field.as_str().to_owned(), json!(self.counter(field).ok())))
+            .collect();
+        json!({
+            "instance": self.settings.instance,
+            "version": self.version,
+            "roles": self.settings.roles.names(),
+            "uptime_ms": millis(self.started.elapsed()),
+            "draining": *self.handles.stopping.borrow(),
+            "store": {
+                "open": store.open,
+                "generation": store.generation,
+                "failing": store.failing.map(|class| class.as_str()),
+            },
+            "next_seq": self.next_seq().ok().map(|seq| seq.0),
+            "synced_through": self.handles.mark.get().0,
+            "unsynced_groups": self.handles.ledger.open_groups(),
+            "fencing": self.handles.ledger.is_failed(),
+            "buffered_hooks": self.handles.batchers.iter().map(|b| b.admission().records()).sum::<usize>(),
+            "queue": counters,
+        })
+    }
+
+    /// The supervision tree, supervisors before their children.
+    pub fn tree(&self) -> Value {
+        let children = self.handles.board.report().into_iter().map(|child| {
+            json!({
+                "id": &*child.id,
+                "parent": &*child.parent,
+                "strategy": Some(child.strategy).filter(|strategy| !strategy.is_empty()),
+                "state": child.state.as_str(),
+                "for_ms": millis(child.since.elapsed()),
+                "restarts": child.restarts,
+                "downs": child.downs,
+                "last_failure": child.last_failure,
+            })
+        });
+        json!({"instance": self.settings.instance, "children": children.collect::<Vec<_>>()})
+    }
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,305 @@
+//! Runs attempts, and keeps what came of them until the actor takes it.
+//!
+//! Each task here runs row after row, so a slot is filled again the moment it is free, whatever the actor is doing. The
+//! tasks belong to the actor: when it goes, however it goes, they are cut off. What they report waits in a list; the
+//! mailbox carries a wake-up for the first of a batch and for a full one, never a message a row.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ractor::ActorRef;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tracing::warn;
+
+use super::DispatchMsg;
+use super::breaker::Answer;
+use super::outcomes::BATCH;
+use super::queues::{Parked, Queues, Started};
+use super::steady::SteadyClock;
+use super::targets::Target;
+use crate::model::delivery::DeliveryRow;
+use crate::model::envelope::Envelope;
+use crate::model::forward;
+use crate::model::ops::Claimed;
+use crate::ports::{Delivery, DeliveryResult, Event, Events, Outcome};
+
+/// A claimed row, ready to be attempted.
+pub(super) struct Job {
+    pub(super) claimed: Claimed,
+    pub(super) row: DeliveryRow,
+    pub(super) envelope: Arc<Envelope>,
+    pub(super) target: Arc<Target>,
+}
+
+impl Job {
+    fn delivery(&self) -> Delivery {
+        Delivery {
+            envelope: Arc::clone(&self.envelope),
+            tenant_id: self.envelope.tenant().to_owned(),
+            attempt: self.row.attempts.saturating_add(1),
+            replay_id: self.row.replay.clone(),
+            forwarded: forward::headers(&self.envelope, &self.target.source.forward),
+        }
+    }
+}
+
+/// What came of a job.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Answered(Outcome),
+    TimedOut,
+    Panicked,
+    /// Not attempted: its sink is left alone until then, in Unix milliseconds.
+    Parked {
+        until_ms: u64,
+    },
+}
+
+impl End {
+    fn answer(&self) -> Answer {
+        match self {
+            Self::Answered(Outcome::Ok) => Answer::Ok,
+            Self::Answered(Outcome::Permanent(_)) => Answer::Permanent,
+            Self::Answered(Outcome::RetryAfter { .. } | Outcome::Retry(_))
+            | Self::TimedOut
+            | Self::Panicked
+            | Self::Parked { .. } => Answer::Failed,
+        }
+    }
+
+    fn result(&self) -> DeliveryResult {
+        match self {
+            Self::Answered(Outcome::Ok) => DeliveryResult::Ok,
+            Self::TimedOut => DeliveryResult::Timeout,
+            Self::Answered(_) | Self::Panicked | Self::Parked { .. } => DeliveryResult::Error,
+        }
+    }
+}
+
+pub(super) struct Done {
+    pub(super) job: Job,
+    pub(super) end: End,
+    /// When, in Unix milliseconds.
+    pub(super) at_ms: u64,
+}
+
+/// What the gauges show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) running: usize,
+    pub(super) runnable: usize,
+    pub(super) breakers_open: usize,
+}
+
+pub(super) struct AttemptsArgs {
+    pub(super) queues: Queues<usize, Job>,
+    pub(super) attempt_timeout: Duration,
+    pub(super) clock: Arc<SteadyClock>,
+    pub(super) events: Arc<dyn Events>,
+    /// Whom to wake.
+    pub(super) owner: ActorRef<DispatchMsg>,
+}
+
+struct Inner {
+    queues: Queues<usize, Job>,
+    done: Vec<Done>,
+    /// More is due than fits: finish a batch early when nothing is left to run.
+    hungry: bool,
+    /// Nothing new is begun.
+    stopping: bool,
+}
+
+struct Shared {
+    inner: Mutex<Inner>,
+    attempt_timeout: Duration,
+    clock: Arc<SteadyClock>,
+    events: Arc<dyn Events>,
+    owner: ActorRef<DispatchMsg>,
+}
+
+/// Held by the actor. Dropping it cuts every attempt off.
+pub(super) struct Attempts {
+    shared: Arc<Shared>,
+    tasks: JoinSet<()>,
+}
+
+impl Attempts {
+    pub(super) fn new(args: AttemptsArgs) -> Self {
+        let AttemptsArgs { queues, attempt_timeout, clock, events, owner } = args;
+        let inner = Inner { queues, done: Vec::new(), hungry: false, stopping: false };
+        let inner = Mutex::new(inner);
+        let shared = Arc::new(Shared { inner, attempt_timeout, clock, events, owner });
+        Self { shared, tasks: JoinSet::new() }
+    }
+
+    /// Until when a sink is left alone, in Unix milliseconds, if it is.
+    pub(super) fn parked_until(&self, target: &Target) -> Option<u64> {
+        let until = self.shared.inner().queues.parked_until(&target.key, Instant::now())?;
+        Some(self.shared.wall_ms(until))
+    }
+
+    pub(super) fn push(&self, job: Job) {
+        let key = job.target.key;
+        let mut inner = self.shared.inner();
+        if let Some(parked) = inner.queues.push(&key, job, Instant::now()) {
+            self.shared.park(&mut inner, parked);
+        }
+    }
+
+    /// Begins as many attempts as may run at once.
+    pub(super) fn fill(&mut self) {
+        while self.tasks.try_join_next().is_some() {}
+        while let Some(first) = self.shared.start() {
+            // Bound to this set, and so to the actor that owns it.
+            self.tasks.spawn(run(Arc::clone(&self.shared), first));
+        }
+    }
+
+    /// Everything that has ended since the last call.
+    pub(super) fn take(&self) -> Vec<Done> {
+        std::mem::take(&mut self.shared.inner().done)
+    }
+
+    /// Ended and not taken yet.
+    pub(super) fn done(&self) -> usize {
+        self.shared.inner().done.len()
+    }
+
+    /// Whether more is due than there was room for.
+    pub(super) fn set_hungry(&self, hungry: bool) {
+        self.shared.inner().hungry = hungry;
+    }
+
+    /// Nothing waits and nothing runs, although there is more to do.
+    pub(super) fn is_starving(&self) -> bool {
+        self.shared.inner().is_starving()
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let inner = self.shared.inner();
+        Counts {
+            running: inner.queues.running(),
+            runnable: inner.queues.waiting(),
+            breakers_open: inner.queues.breakers_open(),
+        }
+    }
+
+    /// Begins nothing more.
+    pub(super) fn stop(&self) {
+        self.shared.inner().stopping = true;
+    }
+
+    /// Waits until nothing runs any more, but no longer than `limit`. True if nothing does.
+    pub(super) async fn ended(&mut self, limit: Duration) -> bool {
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        timeout(limit, all).await.is_ok()
+    }
+}
+
+impl Inner {
+    fn is_starving(&self) -> bool {
+        self.hungry && self.queues.running() == 0 && self.queues.waiting() == 0
+    }
+}
+
+impl Shared {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start(&self) -> Option<Started<usize, Job>> {
+        let mut inner = self.inner();
+        if inner.stopping { None } else { inner.queues.start(Instant::now()) }
+    }
+
+    fn end(&self, job: Job, probe: bool, end: End) {
+        let (now, at_ms) = (Instant::now(), self.clock.now_ms());
+        let target = Arc::clone(&job.target);
+        let mut inner = self.inner();
+        let before = inner.done.len();
+        let parked = inner.queues.end(&target.key, probe, end.answer(), now);
+        let opened_until = parked.as_ref().map(|parked| parked.until);
+        inner.done.push(Done { job, end, at_ms });
+        if let Some(parked) = parked {
+            self.park(&mut inner, parked);
+        }
+        let filled = before < BATCH && inner.done.len() >= BATCH;
+        let wake = before == 0 || filled || inner.is_starving();
+        drop(inner);
+        if let Some(until) = opened_until {
+            let (source, sink) = (&target.source.id, target.sink.kind());
+            let for_ms = until.duration_since(now).as_millis();
+            warn!(%source, sink, for_ms, "a sink keeps failing and is left alone for a while");
+        }
+        if wake {
+            // The actor may be on its way out: what has ended is then picked up there.
+            let _ = self.owner.cast(DispatchMsg::Finished);
+        }
+    }
+
+    fn park(&self, inner: &mut Inner, parked: Parked<Job>) {
+        let (at_ms, until_ms) = (self.clock.now_ms(), self.wall_ms(parked.until));
+        let done = |job| Done { job, end: End::Parked { until_ms }, at_ms };
+        inner.done.extend(parked.items.into_iter().map(done));
+    }
+
+    /// The date at `at`, rounded up.
+    fn wall_ms(&self, at: Instant) -> u64 {
+        let wait = at.saturating_duration_since(Instant::now());
+        let wait_ms = u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
+        self.clock.now_ms().saturating_add(wait_ms)
+    }
+}
+
+/// One slot: a job, and then whichever is next.
+async fn run(shared: Arc<Shared>, first: Started<usize, Job>) {
+    let mut next = Some(first);
+    while let Some(started) = next {
+        attempt(&shared, started).await;
+        next = shared.start();
+    }
+}
+
+async fn attempt(shared: &Arc<Shared>, started: Started<usize, Job>) {
+    let Started { key: _, item: job, probe } = started;
+    let (delivery, sink) = (job.delivery(), Arc::clone(&job.target.sink));
+    let begun = Instant::now();
+    let under_way = Attempt { shared: Arc::clone(shared), job: Some((job, probe)), begun };
+    let end = match timeout(shared.attempt_timeout, sink.deliver(&delivery)).await {
+        Ok(outcome) => End::Answered(outcome),
+        Err(_elapsed) => End::TimedOut,
+    };
+    under_way.ended(end);
+}
+
+/// An attempt under way. A sink that panics takes its task down; its row is reported all the same.
+struct Attempt {
+    shared: Arc<Shared>,
+    /// And whether it is a probe.
+    job: Option<(Job, bool)>,
+    begun: Instant,
+}
+
+impl Attempt {
+    fn ended(mut self, end: End) {
+        self.report(end);
+    }
+
+    fn report(&mut self, end: End) {
+        let Some((job, probe)) = self.job.take() else { return };
+        let (sink, result) = (job.target.sink.kind(), end.result());
+        let took = self.begun.elapsed();
+        self.shared.end(job, probe, end);
+        self.shared.events.emit(&Event::Delivered { sink, result, took });
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        // Without a panic it was cut off with the actor, and nobody is there to be told.
+        if std::thread::panicking() {
+            self.report(End::Panicked);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Claims rows that are due: which, how many, and from whom ("Claiming").
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::DispatchConfig;
+use super::attempts::Attempts;
+use super::due::{Due, Share, TenantScan, Until};
+use super::held::{Amount, Held};
+use super::load::{Claimable, Claiming, load};
+use super::markers::{Markers, Seen, first_due};
+use super::outcomes::{DeadLetter, Rules};
+use super::page::{Page, window};
+use super::targets::Targets;
+use super::writing::Writing;
+use crate::model::ids::{Seq, TenantOrd};
+use crate::model::keys::{ActiveKey, ClearedKey};
+use crate::model::ops::Ops;
+use crate::ports::KvError;
+
+/// How far back of what it claimed the next claim looks: a row can be stamped a moment before it shows up.
+const FLOOR_SLACK_MS: u64 = 1_000;
+
+/// After so long every tenant is looked at from its oldest marker again.
+const FLOORS_LAST: Duration = Duration::from_secs(300);
+
+/// The longest sleep with nothing due.
+const MAX_SLEEP_MS: u64 = 30_000;
+
+/// Wait between two pages of markers that had nothing to claim.
+const WALK_MS: u64 = 10;
+
+/// Wait before it is asked when the next row is due, after a claim that found some: others are likely to follow.
+const BUSY_MS: u64 = 50;
+
+/// Markers looked at for removal by one claim.
+const MAX_REMOVALS: usize = 64;
+
+/// Everything a claim is made with.
+pub(super) struct ClaimContext<'a> {
+    pub(super) config: &'a DispatchConfig,
+    pub(super) targets: &'a Targets,
+    pub(super) rules: &'a Rules,
+    pub(super) attempts: &'a Attempts,
+    pub(super) now_ms: u64,
+    pub(super) mark: Seq,
+}
+
+/// What a claim did.
+#[derive(Debug, Default)]
+pub(super) struct ClaimReport {
+    pub(super) claimed: usize,
+    pub(super) dead: Vec<DeadLetter>,
+    pub(super) cleared: Vec<ClearedKey>,
+    /// Rows are due that it left, for want of room or because they had to share.
+    pub(super) more: bool,
+    /// When the oldest of them is due, in Unix milliseconds.
+    pub(super) oldest_due_ms: Option<u64>,
+    /// When to look again if nothing happens before, in Unix milliseconds; `None` where it failed before it knew.
+    pub(super) next_ms: Option<u64>,
+}
+
+/// What is remembered between claims. All of it can be lost.
+pub(super) struct Claims {
+    markers: Markers,
+    /// By tenant, a time before which nothing is due. The range below is full of deleted keys, which cost a scan as much
+    /// as rows do.
+    floors: BTreeMap<TenantOrd, u64>,
+    floors_since: Instant,
+    /// The latest of the Writer's stamps seen, in Unix milliseconds.
+    stamp_ms: u64,
+}
+
+impl Claims {
+    pub(super) fn new() -> Self {
+        Self {
+            markers: Markers::default(),
+            floors: BTreeMap::new(),
+            floors_since: Instant::now(),
+            stamp_ms: 0,
+        }
+    }
+
+    /// This process wrote a row that is due then.
+    pub(super) fn put(&mut self, tenant: TenantOrd, due_ms: u64) {
+        self.markers.put(due_ms);
+        self.lower_floor(tenant, due_ms);
+    }
+
+    /// Claims one page.
+    ///
+    /// # Errors
+    /// The report says what was claimed before it failed.
+    pub(super) async fn claim(
+        &mut self,
+        context: &ClaimContext<'_>,
+        writing: &mut Writing,
+        held: &mut Held,
+        report: &mut ClaimReport,
+    ) -> Result<(), KvError> {
+        if self.floors_since.elapsed() >= FLOORS_LAST {
+            self.floors.clear();
+            self.markers.forget_floor();
+            self.floors_since = Instant::now();
+        }
+        self.markers.verify(writing).await?;
+        let second = context.now_ms / 1_000;
+        let seen = self.markers.read(writing.store(), second).await?;
+        let (scans, unserved) = self.take(context, writing, held, &seen).await?;
+        let dues: Vec<Due> = scans.iter().flat_map(|scan| &scan.taken).copied().collect();
+        let claimed = claim_rows(context, writing, held, dues, report).await?;
+        self.stamp_ms = self.stamp_ms.max(claimed.stamp_ms);
+        report.more = unserved.is_some() || scans.iter().any(TenantScan::has_more);
+        report.oldest_due_ms = scans.iter().filter_map(TenantScan::left_ms).min();
+
+        self.raise_floors(&scans);
+        self.markers.walk_on(&seen, unserved);
+        self.remove_markers(writing, &seen, &scans, second).await?;
+        let idle_ms = if report.claimed > 0 {
+            context.now_ms.saturating_add(BUSY_MS)
+        } else if self.markers.is_walking() {
+            context.now_ms.saturating_add(WALK_MS)
+        } else {
+            let next_ms = Markers::next_ms(writing.store(), second).await?;
+            next_ms.unwrap_or(u64::MAX).min(context.now_ms.saturating_add(MAX_SLEEP_MS))
+        };
+        let this_second = scans.iter().filter_map(|scan| scan.next_ms);
+        let dues = this_second.chain(claimed.parked_until_ms);
+        report.next_ms = Some(dues.fold(idle_ms, u64::min));
+        Ok(())
+    }
+
+    /// Splits a page among the tenants with work. Answers the scan of each, and the first that found the page full.
+    async fn take(
+        &self,
+        context: &ClaimContext<'_>,
+        writing: &Writing,
+        held: &Held,
+        seen: &Seen,
+    ) -> Result<(Vec<TenantScan>, Option<TenantOrd>), KvError> {
+        let until = Until { now_ms: context.now_ms, mark: context.mark };
+        let from = |tenant: TenantOrd, second: u64| {
+            self.floors.get(&tenant).copied().unwrap_or(second.saturating_mul(1_000))
+        };
+        let scans = seen
+            .tenants()
+            .into_iter()
+            .map(|(tenant, second)| TenantScan::new(tenant, from(tenant, second)));
+        let room = context.config.max_inflight.saturating_sub(held.total().rows);
+        let mut page = Page::new(context.config.batch.min(room), scans);
+        let (mut finished, mut taken) = (Vec::new(), Amount::default());
+        while let Some((mut scan, rows)) = page.next() {
+            let share = share(context.config, held, taken, &scan, rows);
+            if share.rows == 0 || share.bytes == 0 {
+                scan.pass_over();
+                finished.push(scan);
+                continue;
+            }
+            let bytes_before = scan.taken_bytes;
+            let rows = scan.take(writing.store(), until, share).await?;
+            page.took(rows);
+            taken.rows += rows;
+            taken.bytes += scan.taken_bytes - bytes_before;
+            if scan.has_more() && rows > 0 {
+                page.again(scan);
+            } else {
+                finished.push(scan);
+            }
+        }
+        let unserved = page.unserved();
+        let rest = page.rest();
+        let first = rest.first().filter(|_| unserved > 0).map(|scan| scan.tenant);
+        finished.extend(rest.into_iter().skip(unserved));
+        Ok((finished, first))
+    }
+
+    fn raise_floors(&mut self, scans: &[TenantScan]) {
+        for scan in scans {
+            if let Some(reached_ms) = scan.reached_ms() {
+                self.floors.insert(scan.tenant, reached_ms.saturating_sub(FLOOR_SLACK_MS));
+            }
+        }
+    }
+
+    /// Removes markers whose second is over and whose tenant was seen to have nothing left in it.
+    async fn remove_markers(
+        &mut self,
+        writing: &mut Writing,
+        seen: &Seen,
+        scans: &[TenantScan],
+        second: u64,
+    ) -> Result<(), KvError> {
+        let scans: BTreeMap<_, _> = scans.iter().map(|scan| (scan.tenant, scan)).collect();
+        let mut empty: Vec<ActiveKey> = Vec::new();
+        for marker in &seen.markers {
+            let Some(scan) = scans.get(&marker.tenant) else { continue };
+            if marker.second >= second || !scan.emptied(marker.second) {
+                continue;
+            }
+            if empty.len() == MAX_REMOVALS {
+                break;
+            }
+            if scan.covers(marker.second) {
+                empty.push(*marker);
+                continue;
+            }
+            // Its floor was above: a row may have shown up below it.
+            match first_due(writing.store(), *marker).await? {
+                None => empty.push(*marker),
+                Some(at_ms) => self.lower_floor(marker.tenant, at_ms),
+            }
+        }
+        self.markers.raise_floor(seen, &empty, self.stamp_ms);
+        self.markers.remove(writing, empty).await
+    }
+
+    fn lower_floor(&mut self, tenant: TenantOrd, at_ms: u64) {
+        if let Some(floor_ms) = self.floors.get_mut(&tenant) {
+            *floor_ms = (*floor_ms).min(at_ms);
+        }
+    }
+}
+
+/// What one tenant may take in its turn.
+fn share(
+    config: &DispatchConfig,
+    held: &Held,
+    taken: Amount,
+    scan: &TenantScan,
+    rows: usize,
+) -> Share {
+    let (total, mine) = (held.total(), held.of_tenant(scan.tenant));
+    let mine = Amount {
+        rows: mine.rows + scan.taken.len(),
+        bytes: mine.bytes.saturating_add(scan.taken_bytes),
+    };
+    let others = Amount {
+        rows: (total.rows + taken.rows).saturating_sub(mine.rows),
+        bytes: total.bytes.saturating_add(taken.bytes).saturating_sub(mine.bytes),
+    };
+    let bytes = window(config.max_inflight_bytes, others.bytes, mine.bytes);
+    let is_first = total.rows + taken.rows == 0;
+    Share {
+        rows: rows.min(window(config.max_inflight, others.rows, mine.rows)),
+        // A hook larger than the whole bound goes alone.
+        bytes: if is_first { bytes.max(1) } else { bytes },
+    }
+}
+
+/// One batch: due to claimed, or to what a row that cannot be attempted becomes.
+async fn claim_rows(
+    context: &ClaimContext<'_>,
+    writing: &mut Writing,
+    held: &mut Held,
+    dues: Vec<Due>,
+    report: &mut ClaimReport,
+) -> Result<Claimable, KvError> {
+    let mut claimable = Claimable::default();
+    if dues.is_empty() {
+        return Ok(claimable);
+    }
+    let count = dues.len();
+    let mut ops = Ops::with_capacity(count * 4 + 16, count * 96 + 1_024);
+    let ClaimContext { targets, rules, attempts, now_ms, config: _, mark: _ } = *context;
+    let claiming = Claiming { targets, rules, attempts, now_ms };
+    for loaded in load(writing.store(), dues).await? {
+        claiming.claim(loaded, &mut ops, &mut claimable);
+    }
+    writing.apply(ops.finish()).await?;
+    for job in claimable.jobs.drain(..) {
+        held.insert(&job.claimed);
+        attempts.push(job);
+    }
+    report.claimed = count;
+    report.dead.append(&mut claimable.dead);
+    report.cleared.append(&mut claimable.cleared);
+    Ok(claimable)
+}

@@ -1,0 +1,125 @@
+//! Outcomes on their way to the store.
+//!
+//! They stay here until their batch is known to be written: while the store is closed or failing they wait, their rows
+//! stay claimed, and claiming stops once there is no room for more.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::held::Held;
+use super::outcomes::{BATCH, Change, Settled};
+use super::reclaim::{Cleared, Owed};
+use super::writing::Writing;
+use crate::model::cf::Cf;
+use crate::model::ids::Seq;
+use crate::model::keys::{ClearedKey, DeliveryKey};
+use crate::model::ops::Ops;
+use crate::ports::KvError;
+use crate::store::StoreHandle;
+
+/// How long an outcome waits for others to share its batch.
+const MAX_WAIT: Duration = Duration::from_millis(10);
+
+/// What is settled and not yet written, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Outcomes {
+    settled: VecDeque<Settled>,
+    /// Markers this process put: their hooks are looked at in the next batch.
+    cleared: Cleared,
+    /// When the next batch is written at the latest.
+    deadline: Option<Instant>,
+}
+
+impl Outcomes {
+    pub(super) fn extend(&mut self, settled: impl IntoIterator<Item = Settled>) {
+        self.settled.extend(settled);
+    }
+
+    /// Rows whose hook was found missing left these.
+    pub(super) fn look_at(&mut self, markers: impl IntoIterator<Item = ClearedKey>) {
+        for marker in markers {
+            self.cleared.entry(marker.seq).or_default().insert(marker);
+        }
+    }
+
+    /// Outcomes that are not written yet.
+    pub(super) fn settled(&self) -> usize {
+        self.settled.len()
+    }
+
+    /// Whether to write now, with `done` more outcomes at hand. From the first on there is a deadline.
+    pub(super) fn is_due(&mut self, done: usize, now: Instant) -> bool {
+        if self.settled.is_empty() && self.cleared.is_empty() && done == 0 {
+            self.deadline = None;
+            return false;
+        }
+        let deadline = *self.deadline.get_or_insert(now + MAX_WAIT);
+        now >= deadline || self.settled.len() + done >= BATCH
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Writes one batch. Answers what was written.
+    ///
+    /// # Errors
+    /// Nothing is forgotten: it is to be written again once the store has shown whether it was.
+    pub(super) async fn write(
+        &mut self,
+        writing: &mut Writing,
+        held: &mut Held,
+    ) -> Result<Vec<Settled>, KvError> {
+        let count = self.settled.len().min(BATCH);
+        let mut ops = Ops::with_capacity(count * 6 + 16, count * 256 + 1_024);
+        let (mut going, mut new) = (BTreeSet::<DeliveryKey>::new(), Cleared::new());
+        for settled in self.settled.iter().take(count) {
+            settled.write(&mut ops);
+            if settled.change == Change::Delivered {
+                let marker = ops.delivered(&settled.claimed);
+                going.insert(settled.claimed.row());
+                new.entry(marker.seq).or_default().insert(marker);
+            }
+        }
+        let seqs: BTreeSet<Seq> = new.keys().chain(self.cleared.keys()).copied().collect();
+        if !seqs.is_empty() {
+            let owed = Owed::look(writing.store(), &seqs).await?;
+            new = owed.clear(&seqs, &going, &self.cleared, new, &mut ops);
+        }
+        writing.apply(ops.finish()).await?;
+        self.cleared = new;
+        self.deadline = (!self.cleared.is_empty()).then(|| Instant::now() + MAX_WAIT);
+        let written: Vec<Settled> = self.settled.drain(..count).collect();
+        written.iter().for_each(|settled| held.remove(&settled.claimed));
+        Ok(written)
+    }
+
+    /// Forgets what a batch that was said to have failed has written after all: its rows are claimed no more. Answers
+    /// that.
+    pub(super) async fn forget_written(
+        &mut self,
+        store: &StoreHandle,
+        held: &mut Held,
+    ) -> Result<Vec<Settled>, KvError> {
+        let keys = self.settled.iter().map(|settled| settled.claimed.key().encode().to_vec());
+        let claims = store.multi_get(Cf::Index, keys.collect()).await?;
+        let (mut written, mut left) = (Vec::new(), VecDeque::new());
+        for (settled, claim) in std::mem::take(&mut self.settled).into_iter().zip(claims) {
+            if claim.is_some() {
+                left.push_back(settled);
+            } else {
+                written.push(settled);
+            }
+        }
+        self.settled = left;
+        for Settled { claimed, change } in &written {
+            held.remove(claimed);
+            if *change == Change::Delivered {
+                self.look_at([ClearedKey::delivery(claimed.seq, claimed.sink)]);
+            }
+        }
+        Ok(written)
+    }
+}

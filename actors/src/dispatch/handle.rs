@@ -1,0 +1,60 @@
+//! How others reach dispatch.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::DispatchMsg;
+use crate::supervision::{Doorbell, Slot};
+
+/// Where dispatch stands, as of a moment ago: for the gauges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DispatchSnapshot {
+    /// Attempts under way.
+    pub running: usize,
+    /// Rows claimed and not finished.
+    pub claimed: usize,
+    /// Bytes of their hooks.
+    pub claimed_bytes: u64,
+    /// Claimed rows that wait for an attempt.
+    pub runnable: usize,
+    /// Sinks that are left alone because they keep failing.
+    pub breakers_open: usize,
+    /// Since when the oldest row waits that is due and not claimed, in Unix milliseconds; `None` while dispatch keeps up.
+    pub oldest_due_at_ms: Option<u64>,
+}
+
+/// Cheap to clone; survives restarts.
+#[derive(Clone)]
+pub struct DispatchHandle {
+    slot: Slot<DispatchMsg>,
+    pub(super) bell: Doorbell<DispatchMsg>,
+    pub(super) snapshot: Arc<watch::Sender<DispatchSnapshot>>,
+}
+
+impl Default for DispatchHandle {
+    fn default() -> Self {
+        let slot = Slot::default();
+        Self {
+            bell: Doorbell::new(&slot, || DispatchMsg::Wake),
+            slot,
+            snapshot: Arc::new(watch::channel(DispatchSnapshot::default()).0),
+        }
+    }
+}
+
+impl DispatchHandle {
+    pub fn slot(&self) -> &Slot<DispatchMsg> {
+        &self.slot
+    }
+
+    /// There may be rows to claim. Costs nothing while dispatch has not looked yet, or does not run.
+    pub fn wake(&self) {
+        self.bell.ring();
+    }
+
+    /// Never waits for dispatch. Without one running, as it was last.
+    pub fn snapshot(&self) -> DispatchSnapshot {
+        *self.snapshot.borrow()
+    }
+}

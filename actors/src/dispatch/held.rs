@@ -1,0 +1,94 @@
+//! Rows claimed and not finished: what bounds the memory dispatch uses. Pure.
+
+use std::collections::BTreeMap;
+
+use crate::model::ids::TenantOrd;
+use crate::model::keys::ClaimedKey;
+use crate::model::ops::Claimed;
+
+/// Rows, and the bytes of their hooks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Amount {
+    pub(super) rows: usize,
+    pub(super) bytes: usize,
+}
+
+impl Amount {
+    pub(super) fn add(&mut self, size: u32) {
+        self.rows += 1;
+        self.bytes = self.bytes.saturating_add(bytes(size));
+    }
+
+    fn take(&mut self, size: u32) {
+        self.rows = self.rows.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes(size));
+    }
+}
+
+fn bytes(size: u32) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
+}
+
+/// Every row from its claim to the write of its outcome.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    rows: BTreeMap<ClaimedKey, u32>,
+    total: Amount,
+    by_tenant: BTreeMap<TenantOrd, Amount>,
+}
+
+impl Held {
+    pub(super) fn insert(&mut self, claimed: &Claimed) {
+        if self.rows.insert(claimed.key(), claimed.size).is_none() {
+            self.total.add(claimed.size);
+            self.by_tenant.entry(claimed.tenant).or_default().add(claimed.size);
+        }
+    }
+
+    pub(super) fn remove(&mut self, claimed: &Claimed) {
+        let Some(size) = self.rows.remove(&claimed.key()) else { return };
+        self.total.take(size);
+        if let Some(amount) = self.by_tenant.get_mut(&claimed.tenant) {
+            amount.take(size);
+            if amount.rows == 0 {
+                self.by_tenant.remove(&claimed.tenant);
+            }
+        }
+    }
+
+    pub(super) fn contains(&self, key: &ClaimedKey) -> bool {
+        self.rows.contains_key(key)
+    }
+
+    pub(super) fn total(&self) -> Amount {
+        self.total
+    }
+
+    pub(super) fn of_tenant(&self, tenant: TenantOrd) -> Amount {
+        self.by_tenant.get(&tenant).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::Seq;
+
+    #[test]
+    fn what_is_held_is_counted_in_all_and_by_tenant() {
+        let row =
+            |tenant, seq, size| Claimed { tenant: TenantOrd(tenant), seq: Seq(seq), sink: 0, size };
+        let mut held = Held::default();
+        for claimed in [row(1, 1, 10), row(2, 2, 20), row(1, 3, 30), row(1, 3, 30)] {
+            held.insert(&claimed);
+        }
+        assert_eq!(held.total(), Amount { rows: 3, bytes: 60 });
+        assert_eq!(held.of_tenant(TenantOrd(1)), Amount { rows: 2, bytes: 40 });
+        held.remove(&row(1, 1, 10));
+        held.remove(&row(1, 1, 10));
+        held.remove(&row(2, 2, 20));
+        assert_eq!(held.total(), Amount { rows: 1, bytes: 30 });
+        assert_eq!(held.of_tenant(TenantOrd(2)), Amount::default());
+        assert!(held.contains(&row(1, 3, 30).key()) && !held.contains(&row(1, 1, 10).key()));
+    }
+}

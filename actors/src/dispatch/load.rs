@@ -1,0 +1,165 @@
+//! From a due key to something that can be attempted, or to the reason why it cannot.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::attempts::{Attempts, Job};
+use super::due::Due;
+use super::outcomes::{Change, DeadLetter, Rules, cut};
+use super::targets::Targets;
+use crate::model::cf::Cf;
+use crate::model::delivery::{DeliveryRow, DeliveryRowError, RowState};
+use crate::model::envelope::{Envelope, EnvelopeError};
+use crate::model::ids::Seq;
+use crate::model::keys::{ClearedKey, HookKey};
+use crate::model::ops::{Claimed, Ops};
+use crate::ports::KvError;
+use crate::store::StoreHandle;
+
+/// The sink of a row that has none, in metrics.
+const NO_SINK: &str = "none";
+
+/// A due key with what it stands for.
+pub(super) struct Loaded {
+    due: Due,
+    row: Option<Vec<u8>>,
+    /// Shared by the rows of one hook.
+    hook: Option<Result<Arc<Envelope>, EnvelopeError>>,
+}
+
+/// Reads the rows and the hooks. All of them are synced, so what is missing is missing for good.
+pub(super) async fn load(store: &StoreHandle, dues: Vec<Due>) -> Result<Vec<Loaded>, KvError> {
+    let mut hooks: BTreeMap<Seq, Option<Result<Arc<Envelope>, EnvelopeError>>> =
+        dues.iter().map(|due| (due.key.seq, None)).collect();
+    let rows = dues.iter().map(|due| due.key.row().encode().to_vec()).collect();
+    let hook_keys = hooks.keys().map(|seq| HookKey(*seq).encode().to_vec()).collect();
+    let (rows, values) =
+        tokio::join!(store.multi_get(Cf::Deliveries, rows), store.multi_get(Cf::Hooks, hook_keys));
+    for (hook, value) in hooks.values_mut().zip(values?) {
+        *hook = value.map(|value| Envelope::decode_shared(&Bytes::from(value)).map(Arc::new));
+    }
+    let hook = |due: &Due| hooks.get(&due.key.seq).cloned().flatten();
+    Ok(dues
+        .into_iter()
+        .zip(rows?)
+        .map(|(due, row)| Loaded { hook: hook(&due), due, row })
+        .collect())
+}
+
+/// What a claim comes to, once its batch is written.
+#[derive(Default)]
+pub(super) struct Claimable {
+    pub(super) jobs: Vec<Job>,
+    pub(super) dead: Vec<DeadLetter>,
+    /// When rows are due again that were written back at once.
+    pub(super) parked_until_ms: Vec<u64>,
+    /// Markers of rows whose hook is missing.
+    pub(super) cleared: Vec<ClearedKey>,
+    /// The last of the Writer's stamps among them, in Unix milliseconds.
+    pub(super) stamp_ms: u64,
+}
+
+/// Decides about due rows and writes what follows.
+pub(super) struct Claiming<'a> {
+    pub(super) targets: &'a Targets,
+    pub(super) rules: &'a Rules,
+    pub(super) attempts: &'a Attempts,
+    pub(super) now_ms: u64,
+}
+
+/// Whether its due time is the Writer's stamp.
+fn is_as_committed(row: &DeliveryRow, due_ms: u64) -> bool {
+    row.at_ms == due_ms && row.attempts == 0 && row.error.is_none() && row.replay.is_none()
+}
+
+impl Claiming<'_> {
+    pub(super) fn claim(&self, loaded: Loaded, ops: &mut Ops, into: &mut Claimable) {
+        let Loaded { due, row, hook } = loaded;
+        let Some(row) = row else {
+            ops.drop_due(&due.key, due.value);
+            return;
+        };
+        let claimed = ops.claim(&due.key, due.value);
+        let Some(hook) = hook else {
+            into.cleared.push(ops.drop_row(&claimed));
+            return;
+        };
+        let job = match (DeliveryRow::decode(&row), hook) {
+            (Ok(row), Ok(envelope)) => {
+                if is_as_committed(&row, due.key.at_ms) {
+                    into.stamp_ms = into.stamp_ms.max(row.at_ms);
+                }
+                self.bind(claimed, row, envelope)
+            }
+            (Ok(row), Err(error)) => Err(self.unreadable_hook(row, &error)),
+            (Err(error), hook) => Err(self.unreadable_row(row, hook.ok(), &error)),
+        };
+        match job {
+            Ok(job) => match self.attempts.parked_until(&job.target) {
+                None => into.jobs.push(job),
+                Some(until_ms) => self.park(job, until_ms, ops, into),
+            },
+            Err(dead) => {
+                dead.write(&claimed, ops);
+                into.dead.push(dead);
+            }
+        }
+    }
+
+    fn bind(
+        &self,
+        claimed: Claimed,
+        row: DeliveryRow,
+        envelope: Arc<Envelope>,
+    ) -> Result<Job, DeadLetter> {
+        match self.targets.bind(&envelope.source_id, claimed.sink, row.module.as_deref()) {
+            Ok(target) => Ok(Job { claimed, row, envelope, target: Arc::clone(target) }),
+            Err(reason) => {
+                let (source_id, hook_id) = (envelope.source_id.clone(), envelope.id.to_string());
+                Err(self.dead(row, source_id, hook_id, reason))
+            }
+        }
+    }
+
+    fn park(&self, job: Job, until_ms: u64, ops: &mut Ops, into: &mut Claimable) {
+        if let Change::Park { row, at_ms, kind } = self.rules.park(job.row, until_ms) {
+            ops.park(&job.claimed, &row, at_ms, kind);
+            into.parked_until_ms.push(at_ms);
+        }
+    }
+
+    fn unreadable_hook(&self, row: DeliveryRow, error: &EnvelopeError) -> DeadLetter {
+        let source_id = row.source_id.clone().unwrap_or_default();
+        self.dead(row, source_id, String::new(), format!("{}: {error}", error.as_str()))
+    }
+
+    fn dead(
+        &self,
+        row: DeliveryRow,
+        source_id: String,
+        hook_id: String,
+        reason: String,
+    ) -> DeadLetter {
+        let (at_ms, reason) = (self.now_ms, cut(reason));
+        let error = Some(reason.clone());
+        let row = DeliveryRow { state: RowState::Dead, at_ms, error, ..row };
+        let row = row.encode(self.rules.version);
+        DeadLetter { row, at_ms, source_id, hook_id, sink: NO_SINK, reason }
+    }
+
+    /// The row stays as it is, for a release that can read it; the reason is told from it again.
+    fn unreadable_row(
+        &self,
+        row: Vec<u8>,
+        hook: Option<Arc<Envelope>>,
+        error: &DeliveryRowError,
+    ) -> DeadLetter {
+        let (source_id, hook_id) = hook.map_or_else(Default::default, |envelope| {
+            (envelope.source_id.clone(), envelope.id.to_string())
+        });
+        let reason = format!("{}: {error}", error.as_str());
+        DeadLetter { row, at_ms: self.now_ms, source_id, hook_id, sink: NO_SINK, reason }
+    }
+}

@@ -1,0 +1,122 @@
+//! Delivers: claims rows that are due, attempts them, writes what came of them.
+//!
+//! Attempts run in tasks of their own ([`attempts`]) and never wait for the store; everything the store is asked or told
+//! happens here, one call after the other, so nothing this process writes can overtake anything else it wrote. A row is
+//! claimed, attempted and settled once per life of this process: what it says of a row is kept until the store has it.
+//!
+//! * **Owns:** the claimed rows, their attempts and outcomes. What is lost with it is due again at the next start.
+//! * **Talks to:** the store, the sinks; woken by the Syncer.
+//! * **Supervised by:** `services`, one_for_one; drained for as long as an attempt may take.
+
+mod attempts;
+mod breaker;
+mod claim;
+mod config;
+pub mod dlq;
+mod due;
+mod flush;
+mod handle;
+mod held;
+mod load;
+mod markers;
+mod outcomes;
+mod page;
+mod queues;
+mod reclaim;
+mod recover;
+mod state;
+mod steady;
+mod targets;
+mod writing;
+
+use std::sync::Arc;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+pub use config::{DispatchConfig, RetryConfig};
+pub use handle::{DispatchHandle, DispatchSnapshot};
+pub use state::DispatchState;
+
+use crate::model::value_version::ValueVersion;
+use crate::ports::{Clock, Entropy, Events};
+use crate::queue::SyncedMark;
+use crate::sources::Sources;
+use crate::store::StoreHandle;
+use crate::supervision::Crash;
+
+pub enum DispatchMsg {
+    /// There may be rows to claim.
+    Wake,
+    /// It is time to look, to write or to tidy up.
+    Timer,
+    /// Attempts have ended. Which and how they ended waits outside the mailbox.
+    Finished,
+    /// Panic, for a drill.
+    Crash,
+}
+
+impl Crash for DispatchMsg {
+    fn crash() -> Self {
+        Self::Crash
+    }
+}
+
+#[derive(Clone)]
+pub struct DispatchArgs {
+    pub config: DispatchConfig,
+    /// Which node this is, for the logs.
+    pub instance: String,
+    pub clock: Arc<dyn Clock>,
+    pub entropy: Arc<dyn Entropy>,
+    pub events: Arc<dyn Events>,
+    pub store: StoreHandle,
+    /// How far rows may be claimed.
+    pub mark: SyncedMark,
+    pub sources: Arc<Sources>,
+    /// How rows are written.
+    pub version: ValueVersion,
+    pub handle: DispatchHandle,
+}
+
+pub struct Dispatch;
+
+impl Actor for Dispatch {
+    type Msg = DispatchMsg;
+    type State = DispatchState;
+    type Arguments = DispatchArgs;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<DispatchMsg>,
+        args: DispatchArgs,
+    ) -> Result<DispatchState, ActorProcessingErr> {
+        args.handle.bell.answered();
+        // A store that is closed is no reason not to start: the first turn waits for it.
+        myself.cast(DispatchMsg::Timer)?;
+        Ok(DispatchState::new(args, myself))
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<DispatchMsg>,
+        message: DispatchMsg,
+        state: &mut DispatchState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            DispatchMsg::Wake => state.woken().await,
+            DispatchMsg::Timer => state.timer_fired().await,
+            DispatchMsg::Finished => state.turn().await,
+            DispatchMsg::Crash => return Err("told to crash".into()),
+        }
+        Ok(())
+    }
+
+    async fn post_stop(
+        &self,
+        _: ActorRef<DispatchMsg>,
+        state: &mut DispatchState,
+    ) -> Result<(), ActorProcessingErr> {
+        state.drain().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! Puts right what a predecessor, or a write that failed, may have left behind.
+
+use super::held::Held;
+use super::reclaim::{after, scan};
+use super::writing::Writing;
+use crate::model::cf::Cf;
+use crate::model::counters;
+use crate::model::counters::Field;
+use crate::model::delivery::DeliveryRow;
+use crate::model::ids::TenantOrd;
+use crate::model::keys::{
+    ClaimedKey, CounterKey, DueKey, DueKind, SizeValue, TenantKey, is_sentinel,
+};
+use crate::model::ops::{Claimed, Ops};
+use crate::ports::KvError;
+use crate::store::StoreHandle;
+
+/// Rows or tenants looked at in one batch.
+const CHUNK: usize = 512;
+
+/// Every claim that is not `held` here is nobody's: its row is due now. A claim without its row is dropped; a row
+/// without its hook is found when it is claimed. Durable when this returns. Answers how many rows are due again.
+pub(super) async fn recover_claims(
+    writing: &mut Writing,
+    held: &Held,
+    now_ms: u64,
+) -> Result<usize, KvError> {
+    let mut range = ClaimedKey::all();
+    let mut recovered = 0;
+    loop {
+        let page = writing.store().scan(scan(Cf::Index, range.clone(), CHUNK)).await?;
+        let orphans: Vec<Claimed> = page
+            .pairs
+            .iter()
+            .filter_map(|(key, value)| {
+                Some(Claimed::new(ClaimedKey::decode(key)?, SizeValue::decode(value)?))
+            })
+            .filter(|claimed| !held.contains(&claimed.key()))
+            .collect();
+        recovered += recover_chunk(writing, &orphans, now_ms).await?;
+        match page.pairs.last() {
+            Some((last, _)) if page.more => range.start = after(last),
+            Some(_) | None => break,
+        }
+    }
+    if recovered > 0 {
+        writing.store().sync().await?;
+    }
+    Ok(recovered)
+}
+
+async fn recover_chunk(
+    writing: &mut Writing,
+    orphans: &[Claimed],
+    now_ms: u64,
+) -> Result<usize, KvError> {
+    if orphans.is_empty() {
+        return Ok(0);
+    }
+    let keys = orphans.iter().map(|claimed| claimed.row().encode().to_vec()).collect();
+    let rows = writing.store().multi_get(Cf::Deliveries, keys).await?;
+    let mut ops = Ops::default();
+    for (claimed, row) in orphans.iter().zip(rows) {
+        match row.map(|row| DeliveryRow::decode(&row)) {
+            Some(Ok(row)) => ops.recover(claimed, now_ms, DueKind::after_attempts(row.attempts)),
+            // Its next claim gives it up with the reason.
+            Some(Err(_unreadable)) => ops.recover(claimed, now_ms, DueKind::First),
+            None => ops.drop_claim(claimed),
+        }
+    }
+    writing.apply(ops.finish()).await?;
+    Ok(orphans.len())
+}
+
+/// Gives every tenant with something due the marker of its first due row back.
+///
+/// A marker is removed, and then it is looked whether a commit has slipped a row in. A process that dies in between
+/// would leave that row to be found by nobody.
+pub(super) async fn restore_markers(writing: &mut Writing) -> Result<(), KvError> {
+    let mut range = TenantKey::all();
+    loop {
+        let page = writing.store().scan(scan(Cf::Tenants, range.clone(), CHUNK)).await?;
+        let tenants: Vec<TenantOrd> = page
+            .pairs
+            .iter()
+            .filter(|(key, value)| !is_sentinel(Cf::Tenants, key, value))
+            .filter_map(|(key, _)| TenantKey::decode(key))
+            .map(|TenantKey(tenant)| tenant)
+            .collect();
+        let mut ops = Ops::default();
+        for tenant in with_rows(writing.store(), &tenants).await? {
+            restore_marker(writing.store(), tenant, &mut ops).await?;
+        }
+        writing.apply(ops.finish()).await?;
+        match page.pairs.last() {
+            Some((last, _)) if page.more => range.start = after(last),
+            Some(_) | None => return Ok(()),
+        }
+    }
+}
+
+async fn restore_marker(
+    store: &StoreHandle,
+    tenant: TenantOrd,
+    ops: &mut Ops,
+) -> Result<(), KvError> {
+    let first = store.scan(scan(Cf::Index, DueKey::of_tenant(tenant), 2)).await?;
+    let mut keys = first.pairs.iter().filter(|(key, value)| !is_sentinel(Cf::Index, key, value));
+    let Some(due) = keys.next().and_then(|(key, _)| DueKey::decode(key)) else { return Ok(()) };
+    if store.get(Cf::Index, &due.active().encode())?.is_none() {
+        ops.mark_active(due.active());
+    }
+    Ok(())
+}
+
+/// Tenants whose counters say that a row waits, or cannot be read.
+async fn with_rows(store: &StoreHandle, tenants: &[TenantOrd]) -> Result<Vec<TenantOrd>, KvError> {
+    let mut waiting = vec![false; tenants.len()];
+    for field in [Field::Pending, Field::Scheduled] {
+        let key = |tenant: &TenantOrd| CounterKey { tenant: *tenant, field }.encode().to_vec();
+        let counts = store.multi_get(Cf::Counters, tenants.iter().map(key).collect()).await?;
+        for (waits, count) in waiting.iter_mut().zip(counts) {
+            *waits |= count.is_some_and(|count| counters::read(&count) != Some(0));
+        }
+    }
+    Ok(tenants.iter().zip(waiting).filter(|(_, waits)| *waits).map(|(tenant, _)| *tenant).collect())
+}

@@ -1,0 +1,374 @@
+//! What dispatch remembers, and one turn of its work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::ActorRef;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
+
+use super::attempts::{Attempts, AttemptsArgs};
+use super::breaker::BreakerPolicy;
+use super::claim::{ClaimContext, ClaimReport, Claims};
+use super::flush::Outcomes;
+use super::held::Held;
+use super::outcomes::{Change, DeadLetter, Rules, Settled};
+use super::queues::{Limits, Queues};
+use super::reclaim::Sweep;
+use super::recover::{recover_claims, restore_markers};
+use super::steady::SteadyClock;
+use super::targets::Targets;
+use super::writing::Writing;
+use super::{DispatchArgs, DispatchConfig, DispatchMsg, DispatchSnapshot};
+use crate::model::retry::RetryPolicy;
+use crate::ports::KvError;
+
+/// Between two looks at what no message tells: clocks that were set, a store that is open again, markers left over.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
+
+/// Of these, the one that sweeps the markers of cleared obligations.
+const SWEEP_EVERY: u64 = 60;
+
+/// Pages claimed, or chunks swept, before messages are looked at again.
+const STEPS_A_TURN: usize = 8;
+
+/// Wake-ups come with every fsync. While there is something to deliver, they are answered together.
+const LOOK_EVERY: Duration = Duration::from_millis(3);
+
+/// What is kept of the time to stop for the last write: this much, or a tenth if that is less.
+const LAST_WRITE: Duration = Duration::from_secs(1);
+
+/// How often a stop writes what has ended meanwhile.
+const DRAIN_STEP: Duration = Duration::from_millis(10);
+
+/// How far a turn came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Worked {
+    Done,
+    /// There is more to do at once.
+    InPart,
+    /// The store has to be opened again first.
+    NotYet,
+}
+
+pub struct DispatchState {
+    args: DispatchArgs,
+    myself: ActorRef<DispatchMsg>,
+    clock: Arc<SteadyClock>,
+    targets: Targets,
+    rules: Rules,
+    attempts: Attempts,
+    writing: Writing,
+    held: Held,
+    outcomes: Outcomes,
+    claims: Claims,
+    sweep: Sweep,
+    /// Whether the claims of a predecessor have been recovered.
+    started: bool,
+    /// There may be rows to claim.
+    look: bool,
+    /// The last claim was a full page: there is more.
+    more: bool,
+    /// The last claim left rows that are due, be it for want of room.
+    left: bool,
+    /// Wake-ups before this are answered then, unless there is nothing else to do.
+    look_after: Instant,
+    /// When to look if nothing says so before, in Unix milliseconds.
+    next_look_ms: u64,
+    oldest_due_at_ms: Option<u64>,
+    next_housekeeping: Instant,
+    housekeepings: u64,
+    timer: Option<(Instant, AbortHandle)>,
+    /// The store refused something, and it was said.
+    complained: bool,
+}
+
+impl DispatchState {
+    pub(super) fn new(args: DispatchArgs, myself: ActorRef<DispatchMsg>) -> Self {
+        let config = &args.config;
+        let clock = Arc::new(SteadyClock::new(Arc::clone(&args.clock)));
+        let limits = Limits {
+            total: config.concurrency.max(1),
+            per_key: config.sink_concurrency.unwrap_or(config.concurrency).max(1),
+        };
+        let attempts = Attempts::new(AttemptsArgs {
+            queues: Queues::new(limits, BreakerPolicy::new(config)),
+            attempt_timeout: Duration::from_millis(config.attempt_timeout_ms),
+            clock: Arc::clone(&clock),
+            events: Arc::clone(&args.events),
+            owner: myself.clone(),
+        });
+        let retry = RetryPolicy::from(config.retry);
+        let attempt_timeout_ms = config.attempt_timeout_ms;
+        Self {
+            myself,
+            targets: Targets::new(&args.sources),
+            rules: Rules { retry, attempt_timeout_ms, version: args.version },
+            attempts,
+            writing: Writing::new(args.store.clone()),
+            held: Held::default(),
+            outcomes: Outcomes::default(),
+            claims: Claims::new(),
+            sweep: Sweep::default(),
+            started: false,
+            look: true,
+            more: false,
+            left: false,
+            look_after: Instant::now(),
+            next_look_ms: 0,
+            oldest_due_at_ms: None,
+            next_housekeeping: Instant::now() + HOUSEKEEPING,
+            housekeepings: 0,
+            timer: None,
+            complained: false,
+            clock,
+            args,
+        }
+    }
+
+    pub(super) async fn woken(&mut self) {
+        self.args.handle.bell.answered();
+        self.look = true;
+        self.turn().await;
+    }
+
+    pub(super) async fn timer_fired(&mut self) {
+        self.timer = None;
+        self.turn().await;
+    }
+
+    /// Does whatever there is to do, and sees to it that it is called again in time.
+    pub(super) async fn turn(&mut self) {
+        self.keep_house();
+        let worked = self.work().await;
+        if let Err(error) = &worked
+            && !self.complained
+        {
+            warn!(%error, "dispatch cannot use the store; it goes on once that works again");
+        }
+        self.complained = worked.is_err();
+        self.attempts.set_hungry(self.more || self.left);
+        self.attempts.fill();
+        self.show();
+        match worked {
+            Ok(Worked::Done) => self.set_timer(),
+            // Others may have something to say in between.
+            Ok(Worked::InPart) => self.set_timer_at(Instant::now()),
+            Ok(Worked::NotYet) | Err(_) => self.set_timer_at(self.next_housekeeping),
+        }
+    }
+
+    fn keep_house(&mut self) {
+        let now = Instant::now();
+        if now < self.next_housekeeping {
+            return;
+        }
+        self.next_housekeeping = now + HOUSEKEEPING;
+        self.housekeepings += 1;
+        if self.housekeepings.is_multiple_of(SWEEP_EVERY) {
+            self.sweep.begin();
+        }
+    }
+
+    async fn work(&mut self) -> Result<Worked, KvError> {
+        if !self.settle().await? {
+            return Ok(Worked::NotYet);
+        }
+        for _ in 0..STEPS_A_TURN {
+            self.flush_due().await?;
+            if !self.wants_to_claim() {
+                break;
+            }
+            self.claim().await?;
+            self.attempts.fill();
+        }
+        for _ in 0..STEPS_A_TURN {
+            if self.sweep.is_under_way() {
+                self.sweep.step(&mut self.writing).await?;
+            }
+        }
+        let is_done = !self.wants_to_claim() && !self.sweep.is_under_way();
+        Ok(if is_done { Worked::Done } else { Worked::InPart })
+    }
+
+    /// Compares memory with the store where they may disagree: at the start, and after a write that failed. False while
+    /// that is not possible yet.
+    async fn settle(&mut self) -> Result<bool, KvError> {
+        if self.writing.is_settled() {
+            return Ok(true);
+        }
+        if !self.writing.can_settle() {
+            return Ok(false);
+        }
+        let written = self.outcomes.forget_written(self.writing.store(), &mut self.held).await?;
+        self.written(written);
+        let now_ms = self.clock.now_ms();
+        let recovered = recover_claims(&mut self.writing, &self.held, now_ms).await?;
+        if recovered > 0 {
+            info!(recovered, "claimed rows that nobody was working on are due again");
+        }
+        if !self.started {
+            restore_markers(&mut self.writing).await?;
+            self.started = true;
+        }
+        self.writing.settled();
+        self.sweep.begin();
+        self.look = true;
+        Ok(true)
+    }
+
+    /// Writes outcomes once there are enough of them, or one has waited long enough.
+    async fn flush_due(&mut self) -> Result<(), KvError> {
+        let is_due = self.outcomes.is_due(self.attempts.done(), Instant::now());
+        if is_due || self.attempts.is_starving() { self.flush().await } else { Ok(()) }
+    }
+
+    /// Writes every outcome there is.
+    async fn flush(&mut self) -> Result<(), KvError> {
+        let (rules, entropy) = (&self.rules, &self.args.entropy);
+        let done = self.attempts.take().into_iter();
+        self.outcomes.extend(done.map(|done| rules.settle(done, entropy.unit())));
+        loop {
+            let written = self.outcomes.write(&mut self.writing, &mut self.held).await?;
+            self.written(written);
+            if self.outcomes.settled() == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn written(&mut self, written: Vec<Settled>) {
+        // What was left for want of room may have some now.
+        self.look |= self.left && !written.is_empty();
+        for settled in &written {
+            if let Some(due_ms) = settled.due_ms() {
+                self.claims.put(settled.claimed.tenant, due_ms);
+                self.next_look_ms = self.next_look_ms.min(due_ms);
+            }
+            match &settled.change {
+                Change::Dead(dead) => self.announce(dead),
+                Change::Delivered | Change::Retry { .. } | Change::Park { .. } => {}
+            }
+        }
+    }
+
+    fn announce(&self, dead: &DeadLetter) {
+        dead.announce(&self.args.instance, self.args.events.as_ref());
+    }
+
+    fn wants_to_claim(&self) -> bool {
+        let looks = self.look && (Instant::now() >= self.look_after || self.held.total().rows == 0);
+        let wants = looks || self.more || self.clock.now_ms() >= self.next_look_ms;
+        wants && self.has_room()
+    }
+
+    /// Not for a row or two: a claim costs about the same for a page.
+    fn has_room(&self) -> bool {
+        let DispatchConfig { batch, max_inflight, max_inflight_bytes, .. } = self.args.config;
+        let held = self.held.total();
+        let rows = max_inflight.saturating_sub(held.rows);
+        let bytes = max_inflight_bytes.saturating_sub(held.bytes);
+        let enough_rows = rows >= batch.min(max_inflight / 4).max(1);
+        enough_rows && (held.rows == 0 || bytes > max_inflight_bytes / 8)
+    }
+
+    async fn claim(&mut self) -> Result<(), KvError> {
+        let now_ms = self.clock.now_ms();
+        // Whoever wakes us from here on has seen something newer.
+        self.look = false;
+        let context = ClaimContext {
+            config: &self.args.config,
+            targets: &self.targets,
+            rules: &self.rules,
+            attempts: &self.attempts,
+            now_ms,
+            mark: self.args.mark.get(),
+        };
+        let mut report = ClaimReport::default();
+        let (writing, held) = (&mut self.writing, &mut self.held);
+        let claimed = self.claims.claim(&context, writing, held, &mut report).await;
+        report.dead.iter().for_each(|dead| self.announce(dead));
+        self.outcomes.look_at(report.cleared);
+        // What is left to tenants that hold their share already waits until something has finished.
+        (self.left, self.more) = (report.more, report.more && report.claimed > 0);
+        self.look_after = Instant::now() + LOOK_EVERY;
+        self.oldest_due_at_ms = report.oldest_due_ms;
+        self.next_look_ms = report.next_ms.unwrap_or(now_ms);
+        self.look |= claimed.is_err();
+        claimed
+    }
+
+    fn show(&self) {
+        let (counts, held) = (self.attempts.counts(), self.held.total());
+        let snapshot = DispatchSnapshot {
+            running: counts.running,
+            claimed: held.rows,
+            claimed_bytes: u64::try_from(held.bytes).unwrap_or(u64::MAX),
+            runnable: counts.runnable,
+            breakers_open: counts.breakers_open,
+            oldest_due_at_ms: self.oldest_due_at_ms,
+        };
+        self.args.handle.snapshot.send_if_modified(|shown| {
+            let is_new = *shown != snapshot;
+            *shown = snapshot;
+            is_new
+        });
+    }
+
+    fn set_timer(&mut self) {
+        let now = Instant::now();
+        let mut at = self.next_housekeeping;
+        if let Some(deadline) = self.outcomes.deadline() {
+            at = at.min(deadline);
+        }
+        if self.has_room() {
+            let wait_ms = self.next_look_ms.saturating_sub(self.clock.now_ms());
+            at = at.min(now + Duration::from_millis(wait_ms.min(1_000)));
+            at = if self.look { at.min(self.look_after) } else { at };
+        }
+        self.set_timer_at(at);
+    }
+
+    fn set_timer_at(&mut self, at: Instant) {
+        if let Some((set, timer)) = &self.timer {
+            if *set <= at {
+                return;
+            }
+            timer.abort();
+        }
+        let wait = at.saturating_duration_since(Instant::now());
+        let timer = self.myself.send_after(wait, || DispatchMsg::Timer);
+        self.timer = Some((at, timer.abort_handle()));
+    }
+
+    /// Lets what runs end, for about as long as an attempt may take, and writes what came of it. What is still claimed
+    /// then is due again at the next start.
+    pub(super) async fn drain(&mut self) {
+        self.attempts.stop();
+        let limit = Duration::from_millis(self.args.config.attempt_timeout_ms);
+        let deadline = Instant::now() + (limit - LAST_WRITE.min(limit / 10));
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let ended = self.attempts.ended(DRAIN_STEP.min(left)).await;
+            let flushed = self.flush_at_last().await;
+            let rows = self.attempts.done() + self.outcomes.settled();
+            if (ended && rows == 0) || left.is_zero() {
+                if rows > 0 {
+                    warn!(rows, error = ?flushed.err(), "outcomes were not written: these rows are attempted again");
+                }
+                return;
+            }
+            if ended {
+                sleep(DRAIN_STEP).await;
+            }
+        }
+    }
+
+    async fn flush_at_last(&mut self) -> Result<(), KvError> {
+        if self.attempts.done() + self.outcomes.settled() == 0 || !self.settle().await? {
+            return Ok(());
+        }
+        self.flush().await
+    }
+}

@@ -1,0 +1,135 @@
+//! The complete set of answers to an ingest request: status, JSON body, Retry-After.
+
+use serde_json::json;
+
+use crate::model::ids::HookId;
+
+/// What the client is told. Bodies are the documented ones, to the letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Send {
+        status: u16,
+        body: String,
+        /// Whole seconds.
+        retry_after_s: Option<u32>,
+        /// The answer is a promise: it carries `ankusa-durability: fsync`.
+        durable: bool,
+    },
+    /// The outcome is unknown, so nothing is said: the connection is closed.
+    CloseUnanswered,
+}
+
+/// What a sender is asked to wait when the store or a queue is in trouble.
+const RETRY_SOON_S: u32 = 1;
+
+/// What a sender is asked to wait when only an operator can help.
+const RETRY_LATER_S: u32 = 60;
+
+impl Answer {
+    pub fn accepted(id: HookId) -> Self {
+        let body = format!(r#"{{"id":"{id}","status":"accepted"}}"#);
+        Self::Send { status: 201, body, retry_after_s: None, durable: true }
+    }
+
+    /// A path or method that is no catch URL.
+    pub fn not_found() -> Self {
+        Self::error(404, r#"{"error":"not_found"}"#.to_owned(), None)
+    }
+
+    pub fn unknown_source() -> Self {
+        Self::error(404, r#"{"error":"unknown_source"}"#.to_owned(), None)
+    }
+
+    pub fn too_large(limit: usize) -> Self {
+        Self::error(413, format!(r#"{{"error":"payload_too_large","limit":{limit}}}"#), None)
+    }
+
+    pub fn body_read_failed(reason: &str) -> Self {
+        let body = json!({"error": "body_read_failed", "reason": reason}).to_string();
+        Self::error(400, body, None)
+    }
+
+    /// Names the header, unless its name is what cannot be printed.
+    pub fn invalid_header(name: &[u8]) -> Self {
+        let printable = name.iter().all(|byte| (0x21..=0x7e).contains(byte));
+        let name = std::str::from_utf8(name).ok().filter(|_| printable);
+        Self::error(400, json!({"error": "invalid_header", "header": name}).to_string(), None)
+    }
+
+    /// `reason` as term text, e.g. `:no_match`.
+    pub fn verification_failed(reason: &str) -> Self {
+        let body = json!({"error": "verification_failed", "reason": reason}).to_string();
+        Self::error(401, body, None)
+    }
+
+    /// 503: nothing was stored and a retry will be.
+    pub fn unavailable(error: &str) -> Self {
+        Self::error(503, json!({"error": error}).to_string(), Some(RETRY_SOON_S))
+    }
+
+    pub fn tenant_limit() -> Self {
+        let body = r#"{"error":"tenant_limit"}"#.to_owned();
+        Self::error(503, body, Some(RETRY_LATER_S))
+    }
+
+    fn error(status: u16, body: String, retry_after_s: Option<u32>) -> Self {
+        Self::Send { status, body, retry_after_s, durable: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(answer: Answer) -> (u16, String, Option<u32>, bool) {
+        match answer {
+            Answer::Send { status, body, retry_after_s, durable } => {
+                (status, body, retry_after_s, durable)
+            }
+            Answer::CloseUnanswered => panic!("not sent"),
+        }
+    }
+
+    #[test]
+    fn bodies_are_the_documented_ones() {
+        let id = HookId::v7(1_688_169_000_086, 0);
+        let table = [
+            (
+                Answer::accepted(id),
+                (
+                    201,
+                    r#"{"id":"01890eb6-ac96-7000-8000-000000000000","status":"accepted"}"#,
+                    None,
+                    true,
+                ),
+            ),
+            (Answer::not_found(), (404, r#"{"error":"not_found"}"#, None, false)),
+            (Answer::unknown_source(), (404, r#"{"error":"unknown_source"}"#, None, false)),
+            (
+                Answer::too_large(8),
+                (413, r#"{"error":"payload_too_large","limit":8}"#, None, false),
+            ),
+            (
+                Answer::body_read_failed("closed"),
+                (400, r#"{"error":"body_read_failed","reason":"closed"}"#, None, false),
+            ),
+            (
+                Answer::invalid_header(b"x-a"),
+                (400, r#"{"error":"invalid_header","header":"x-a"}"#, None, false),
+            ),
+            (
+                Answer::invalid_header(b"x\xff"),
+                (400, r#"{"error":"invalid_header","header":null}"#, None, false),
+            ),
+            (
+                Answer::verification_failed(":no_match"),
+                (401, r#"{"error":"verification_failed","reason":":no_match"}"#, None, false),
+            ),
+            (Answer::unavailable("overload"), (503, r#"{"error":"overload"}"#, Some(1), false)),
+            (Answer::tenant_limit(), (503, r#"{"error":"tenant_limit"}"#, Some(60), false)),
+        ];
+        for (answer, (status, body, retry_after_s, durable)) in table {
+            assert_eq!(sent(answer), (status, body.to_owned(), retry_after_s, durable));
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! From a request to an answer: the order of checks, and every status and body a provider can see.
+//!
+//! Two halves around the body, because the body is read only for a request that has passed the first: [`Ingest::admit`]
+//! needs the head alone, [`Ingest::accept`] verifies the exact bytes and waits for the commit. An internal fault is
+//! always a 5xx with a Retry-After: several senders never retry a 4xx.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::answer::Answer;
+use super::config::{IngestConfig, Routing};
+use crate::model::envelope::Envelope;
+use crate::model::ids::{DEFAULT_TENANT, HookId, LIFECYCLE_SOURCE, is_name};
+use crate::model::source::OnVerifyFailure;
+use crate::ports::{Clock, Entropy, Event, Events, IngestOutcome, RefusedReason};
+use crate::queue::{BatcherHandle, CommitAnswer, NewHook, Refusal};
+use crate::sources::{Source, Sources};
+
+/// Everything of a request but its body.
+#[derive(Clone, Debug)]
+pub struct RequestHead {
+    pub method: String,
+    /// Without the query.
+    pub path: String,
+    /// As received, names and values.
+    pub headers: Vec<(Bytes, Bytes)>,
+    /// The one parseable Content-Length, if there is one.
+    pub content_length: Option<u64>,
+}
+
+/// A request whose body may be read.
+#[derive(Clone, Debug)]
+pub struct Admitted {
+    source: Arc<Source>,
+    tenant_id: Option<String>,
+    started: Instant,
+}
+
+/// Why a body did not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyFailure {
+    TooLarge,
+    /// The connection broke or the framing was wrong.
+    Disconnected,
+    /// It did not arrive within `http.body_timeout_ms`.
+    Timeout,
+}
+
+/// The edge's part of one node. Shared by every connection.
+pub struct Ingest {
+    pub config: IngestConfig,
+    pub sources: Arc<Sources>,
+    pub batchers: Arc<[BatcherHandle]>,
+    pub clock: Arc<dyn Clock>,
+    pub entropy: Arc<dyn Entropy>,
+    pub events: Arc<dyn Events>,
+    /// Spreads hooks over the batcher partitions.
+    pub turn: AtomicUsize,
+}
+
+impl Ingest {
+    /// The checks before the body, in the documented order: URL, declared length, source, header bytes.
+    ///
+    /// # Errors
+    /// The answer to give without reading the body.
+    pub fn admit(&self, head: &RequestHead) -> Result<Admitted, Answer> {
+        let started = Instant::now();
+        if head.method != "POST" {
+            return Err(Answer::not_found());
+        }
+        let refuse = |reason, answer| {
+            self.events.emit(&Event::IngestRefused { reason });
+            Err(answer)
+        };
+        let Some((url_tenant, source_id)) = self.resolve(&head.path) else {
+            return refuse(RefusedReason::UnknownSource, Answer::unknown_source());
+        };
+        let limit = self.config.max_body_bytes;
+        let declared = head.content_length.map(usize::try_from);
+        if declared.is_some_and(|declared| declared.map_or(true, |bytes| bytes > limit)) {
+            return refuse(RefusedReason::PayloadTooLarge, Answer::too_large(limit));
+        }
+        // Unknown and not of this tenant are one answer: nothing can be probed.
+        let source = self.sources.get(source_id).filter(|source| binds(source, url_tenant));
+        let Some(source) = source else {
+            return refuse(RefusedReason::UnknownSource, Answer::unknown_source());
+        };
+        if let Some(bad) = head.headers.iter().find(|(name, value)| !is_clean(name, value)) {
+            return refuse(RefusedReason::InvalidHeader, Answer::invalid_header(&bad.0));
+        }
+        let tenant = url_tenant.unwrap_or(&source.tenant);
+        let tenant_id = (tenant != DEFAULT_TENANT).then(|| tenant.to_owned());
+        Ok(Admitted { source: Arc::clone(source), tenant_id, started })
+    }
+
+    /// The body did not arrive whole: nothing was stored.
+    pub fn body_failed(&self, failure: BodyFailure) -> Answer {
+        let (reason, answer) = match failure {
+            BodyFailure::TooLarge => {
+                (RefusedReason::PayloadTooLarge, Answer::too_large(self.config.max_body_bytes))
+            }
+            BodyFailure::Disconnected => {
+                (RefusedReason::BodyReadFailed, Answer::body_read_failed("closed"))
+            }
+            BodyFailure::Timeout => {
+                (RefusedReason::BodyReadFailed, Answer::body_read_failed("timeout"))
+            }
+        };
+        self.events.emit(&Event::IngestRefused { reason });
+        answer
+    }
+
+    /// Verifies, queues and waits for the commit.
+    pub async fn accept(&self, admitted: Admitted, head: RequestHead, body: Bytes) -> Answer {
+        let Admitted { source, tenant_id, started } = admitted;
+        let (outcome, answer) = self.decide(&source, tenant_id, head, body).await;
+        let took = started.elapsed();
+        self.events.emit(&Event::IngestAnswered { source_id: &source.id, outcome, took });
+        answer
+    }
+
+    async fn decide(
+        &self,
+        source: &Source,
+        tenant_id: Option<String>,
+        head: RequestHead,
+        body: Bytes,
+    ) -> (IngestOutcome, Answer) {
+        let now_ms = self.clock.now_ms();
+        let now_s = i64::try_from(now_ms / 1000).unwrap_or(i64::MAX);
+        let checked = source.verifier.verify(&head.headers, &body, now_s);
+        let mut verification = source.verifier.verification(checked);
+        if let Err(reason) = checked {
+            self.events.emit(&Event::VerifyFailed {
+                source_id: &source.id,
+                provider: verification.provider.as_deref().unwrap_or("none"),
+                scheme: verification.scheme.as_deref().unwrap_or("none"),
+            });
+            match source.on_verify_failure {
+                OnVerifyFailure::Reject => {
+                    let answer = Answer::verification_failed(reason.as_term_text());
+                    return (IngestOutcome::Rejected, answer);
+                }
+                OnVerifyFailure::AcceptFlag => verification.flagged = true,
+            }
+        }
+        let id = HookId::v7(now_ms, self.entropy.bits());
+        let content_type = header(&head.headers, b"content-type");
+        let envelope = Envelope {
+            id,
+            source_id: source.id.clone(),
+            tenant_id,
+            received_at_ms: now_ms,
+            method: head.method,
+            path: head.path,
+            headers: head.headers,
+            content_type,
+            body,
+            dedupe_key: None,
+            verification: Some(Bytes::from(verification.encode())),
+        };
+        self.commit(id, NewHook { envelope, sinks: Arc::clone(&source.modules) }).await
+    }
+
+    async fn commit(&self, id: HookId, hook: NewHook) -> (IngestOutcome, Answer) {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let batcher = self.batchers.get(turn % self.batchers.len().max(1));
+        let queued =
+            batcher.ok_or(Refusal::StoreUnavailable).and_then(|batcher| batcher.submit(hook));
+        let answer = match queued {
+            Ok((waiting, deadline)) => waiting.answer(deadline).await,
+            Err(refusal) => CommitAnswer::Refused(refusal),
+        };
+        match answer {
+            CommitAnswer::Committed(_) => (IngestOutcome::Committed, Answer::accepted(id)),
+            CommitAnswer::Refused(Refusal::Overload) => {
+                self.events.emit(&Event::LoadShed);
+                (IngestOutcome::Overload, Answer::unavailable("overload"))
+            }
+            CommitAnswer::Refused(Refusal::StoreUnavailable) => {
+                (IngestOutcome::StoreUnavailable, Answer::unavailable("store_unavailable"))
+            }
+            CommitAnswer::Refused(Refusal::TenantLimit) => {
+                (IngestOutcome::TenantLimit, Answer::tenant_limit())
+            }
+            CommitAnswer::Unknown => (IngestOutcome::Unknown, Answer::CloseUnanswered),
+        }
+    }
+
+    /// The tenant, if the URL names one, and the source.
+    fn resolve<'a>(&self, path: &'a str) -> Option<(Option<&'a str>, &'a str)> {
+        let rest = path.strip_prefix(self.config.prefix.as_str())?.strip_prefix('/')?;
+        let (tenant, source_id) = match self.config.routing {
+            Routing::Path => (None, rest),
+            Routing::TenantPath => {
+                let (tenant, source_id) = rest.split_once('/')?;
+                (Some(tenant), source_id)
+            }
+        };
+        let well_formed = tenant.is_none_or(is_name) && source_id != LIFECYCLE_SOURCE;
+        (well_formed && !source_id.is_empty()).then_some((tenant, source_id))
+    }
+}
+
+/// A source of a named tenant answers that tenant's URL alone; one of `default` is shared by every tenant's.
+fn binds(source: &Source, url_tenant: Option<&str>) -> bool {
+    url_tenant.is_none_or(|tenant| source.tenant == DEFAULT_TENANT || source.tenant == tenant)
+}
+
+/// Visible ASCII, and in values space and tab.
+fn is_clean(name: &[u8], value: &[u8]) -> bool {
+    let visible = |byte: &u8| (0x21..=0x7e).contains(byte);
+    name.iter().all(visible)
+        && value.iter().all(|byte| visible(byte) || matches!(byte, b' ' | b'\t'))
+}
+
+fn header(headers: &[(Bytes, Bytes)], name: &[u8]) -> Option<Bytes> {
+    headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
+}

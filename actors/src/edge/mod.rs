@@ -1,0 +1,9 @@
+//! What stands between a request and the queue.
+
+mod answer;
+mod config;
+mod ingest;
+
+pub use answer::Answer;
+pub use config::{IngestConfig, Routing};
+pub use ingest::{Admitted, BodyFailure, Ingest, RequestHead};

@@ -1,0 +1,169 @@
+//! One running node: the tree, and the handles everything outside it holds.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use ractor::concurrency::JoinHandle;
+use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr};
+use tokio::sync::watch;
+
+use crate::dispatch::{DispatchConfig, DispatchHandle};
+use crate::edge::{Ingest, IngestConfig};
+use crate::model::value_version::ValueVersion;
+use crate::ports::{Clock, Engine, Entropy, Events};
+use crate::queue::{
+    BatcherConfig, BatcherHandle, Ledger, SyncedMark, SyncerHandle, TenantsConfig, WriterHandle,
+};
+use crate::sources::Sources;
+use crate::store::ready::Readiness;
+use crate::store::{StoreConfig, StoreHandle};
+use crate::supervision::{Board, Supervisor, SupervisorMsg};
+use crate::tree::{MakeFront, Tree};
+
+/// What the node does ("Roles"). Every role shares the one database, so they run in one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles {
+    /// Takes hooks in.
+    pub edge: bool,
+    /// Delivers them.
+    pub dispatch: bool,
+    /// Gives each hook an archive obligation.
+    pub storage: bool,
+}
+
+impl Roles {
+    /// In alphabetical order.
+    pub fn names(self) -> Vec<&'static str> {
+        let roles = [("dispatch", self.dispatch), ("edge", self.edge), ("storage", self.storage)];
+        roles.into_iter().filter(|(_, runs)| *runs).map(|(name, _)| name).collect()
+    }
+}
+
+/// The outside world.
+#[derive(Clone)]
+pub struct Ports {
+    pub engine: Arc<dyn Engine>,
+    pub clock: Arc<dyn Clock>,
+    pub entropy: Arc<dyn Entropy>,
+    pub events: Arc<dyn Events>,
+}
+
+/// Everything that is decided before the start.
+#[derive(Clone, Debug)]
+pub struct NodeSettings {
+    /// Names the node in logs, metrics and answers.
+    pub instance: String,
+    pub roles: Roles,
+    pub value_version: ValueVersion,
+    pub ingest: IngestConfig,
+    pub batcher: BatcherConfig,
+    pub tenants: TenantsConfig,
+    pub store: StoreConfig,
+    pub dispatch: DispatchConfig,
+}
+
+/// The addresses of every process, and what they share. They survive restarts.
+#[derive(Clone)]
+pub struct Handles {
+    pub board: Board,
+    pub store: StoreHandle,
+    pub ledger: Ledger,
+    pub mark: SyncedMark,
+    pub writer: WriterHandle,
+    pub syncer: SyncerHandle,
+    pub dispatch: DispatchHandle,
+    pub batchers: Arc<[BatcherHandle]>,
+    pub ingest: Arc<Ingest>,
+    pub readiness: Readiness,
+    /// Raised before the tree is stopped, so that a stop can be told from a restart.
+    pub stopping: watch::Receiver<bool>,
+}
+
+/// A running node. Stop it with [`Node::stop`]; dropped, it goes on until the runtime ends.
+pub struct Node {
+    root: ActorRef<SupervisorMsg>,
+    task: JoinHandle<()>,
+    stopping: watch::Sender<bool>,
+    handles: Handles,
+}
+
+impl Node {
+    /// Starts the whole tree. The first boot has no retries: a store that cannot be opened or read, or a port that is
+    /// taken, refuses it with the reason.
+    pub async fn start(
+        ports: Ports,
+        settings: NodeSettings,
+        sources: Arc<Sources>,
+        front: MakeFront,
+    ) -> Result<Self, ActorProcessingErr> {
+        let (stopping, stopping_seen) = watch::channel(false);
+        let handles = handles(&ports, &settings, sources, stopping_seen);
+        let tree = Tree { ports, settings, handles: handles.clone(), front };
+        let (root, task) =
+            Actor::spawn(None, Supervisor, tree.node()).await.map_err(|error| match error {
+                SpawnErr::StartupFailed(why) => why,
+                SpawnErr::ActorAlreadyStarted | SpawnErr::ActorAlreadyRegistered(_) => error.into(),
+            })?;
+        Ok(Self { root, task, stopping, handles })
+    }
+
+    pub fn handles(&self) -> &Handles {
+        &self.handles
+    }
+
+    /// Says that a stop has begun, without beginning it: `/ready` answers draining from here on.
+    pub fn announce_stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Stops the tree, last started first, and answers whether it was gone within `limit`.
+    pub async fn stop(self, limit: Duration) -> bool {
+        self.announce_stop();
+        let stopped = self.root.stop_and_wait(None, Some(limit)).await.is_ok();
+        if !stopped {
+            self.root.kill();
+        }
+        let _ = self.task.await;
+        stopped
+    }
+
+    /// Returns when the tree has given up by itself: the process should exit and be started again.
+    pub async fn gave_up(&mut self) {
+        let _ = (&mut self.task).await;
+    }
+}
+
+fn handles(
+    ports: &Ports,
+    settings: &NodeSettings,
+    sources: Arc<Sources>,
+    stopping: watch::Receiver<bool>,
+) -> Handles {
+    let (store, ledger) = (StoreHandle::default(), Ledger::default());
+    let partitions = if settings.roles.edge { settings.batcher.partitions } else { 0 };
+    let batcher = |_| BatcherHandle::new(&settings.batcher, &ledger);
+    let batchers: Arc<[BatcherHandle]> = (0..partitions).map(batcher).collect();
+    let ingest = Ingest {
+        config: settings.ingest.clone(),
+        sources,
+        batchers: Arc::clone(&batchers),
+        clock: Arc::clone(&ports.clock),
+        entropy: Arc::clone(&ports.entropy),
+        events: Arc::clone(&ports.events),
+        turn: AtomicUsize::new(0),
+    };
+    Handles {
+        board: Board::default(),
+        readiness: Readiness::new(store.clone(), Arc::clone(&ports.clock)),
+        store,
+        mark: SyncedMark::default(),
+        writer: WriterHandle::new(&settings.batcher),
+        syncer: SyncerHandle::default(),
+        dispatch: DispatchHandle::default(),
+        batchers,
+        ingest: Arc::new(ingest),
+        ledger,
+        stopping,
+    }
+}

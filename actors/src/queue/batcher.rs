@@ -1,0 +1,194 @@
+//! Collects hooks and encodes them for the Writer.
+//!
+//! Everything that needs no seq happens here, in parallel over the partitions: the hook's value and its delivery rows.
+//! While one batch is handed over the next accumulates, so batches grow with the load and nothing waits at low load.
+//!
+//! * **Owns:** nothing that cannot be lost: a hook here is not acked, and its caller is answered by its guard.
+//! * **Talks to:** the Writer (`commit`).
+//! * **Supervised by:** `front`, one_for_one: it refuses on its own while the core is down.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::time::Instant;
+
+use super::admission::{Admission, Permit};
+use super::config::BatcherConfig;
+use super::inbox::Inbox;
+use super::ledger::Ledger;
+use super::reply::{Refusal, Reply, Waiting, reply};
+use super::writer_handle::{CommitEntry, WriterHandle};
+use crate::model::delivery::PendingRow;
+use crate::model::envelope::Envelope;
+use crate::model::ops::stored_size;
+use crate::model::value_version::ValueVersion;
+use crate::supervision::{Crash, Doorbell, Slot};
+
+pub enum BatcherMsg {
+    /// There are hooks in the inbox.
+    Flush,
+    /// Panic, for a drill.
+    Crash,
+}
+
+impl Crash for BatcherMsg {
+    fn crash() -> Self {
+        Self::Crash
+    }
+}
+
+/// A verified hook and the modules of the sinks it is owed to, in the order of its source.
+#[derive(Debug)]
+pub struct NewHook {
+    pub envelope: Envelope,
+    pub sinks: Arc<[&'static str]>,
+}
+
+#[derive(Debug)]
+struct Buffered {
+    hook: NewHook,
+    reply: Reply,
+    permit: Permit,
+    deadline: Instant,
+}
+
+/// One partition, as the edge sees it.
+#[derive(Clone)]
+pub struct BatcherHandle {
+    slot: Slot<BatcherMsg>,
+    bell: Doorbell<BatcherMsg>,
+    inbox: Inbox<Buffered>,
+    admission: Arc<Admission>,
+    ledger: Ledger,
+    start_deadline: Duration,
+    stall: Duration,
+}
+
+impl BatcherHandle {
+    pub fn new(config: &BatcherConfig, ledger: &Ledger) -> Self {
+        let slot = Slot::default();
+        Self {
+            bell: Doorbell::new(&slot, || BatcherMsg::Flush),
+            slot,
+            inbox: Inbox::default(),
+            admission: Admission::new(config.max_queue, config.max_queue_bytes),
+            ledger: ledger.clone(),
+            start_deadline: Duration::from_millis(config.start_deadline_ms),
+            stall: Duration::from_millis(config.stall_ms),
+        }
+    }
+
+    pub fn slot(&self) -> &Slot<BatcherMsg> {
+        &self.slot
+    }
+
+    /// What is buffered and in flight here.
+    pub fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    /// Queues a hook, or refuses it at once.
+    ///
+    /// # Errors
+    /// `Overload` when the partition is full or the commit path stalls, so that a stall costs the requests already in
+    /// flight and nobody else; `StoreUnavailable` while nobody can commit.
+    pub fn submit(&self, hook: NewHook) -> Result<(Waiting, Instant), Refusal> {
+        if self.ledger.is_failed() || self.slot.get().is_none() {
+            return Err(Refusal::StoreUnavailable);
+        }
+        if self.ledger.oldest().is_some_and(|at| at.elapsed() > self.stall) {
+            return Err(Refusal::Overload);
+        }
+        let permit = self.admission.admit(hook.envelope.body.len()).ok_or(Refusal::Overload)?;
+        let (reply, waiting) = reply();
+        let deadline = Instant::now() + self.start_deadline;
+        self.inbox.push(Buffered { hook, reply, permit, deadline });
+        self.bell.ring();
+        Ok((waiting, deadline))
+    }
+}
+
+#[derive(Clone)]
+pub struct BatcherArgs {
+    pub config: BatcherConfig,
+    pub version: ValueVersion,
+    pub handle: BatcherHandle,
+    pub writer: WriterHandle,
+}
+
+/// Nothing is remembered between flushes.
+pub struct BatcherState {
+    args: BatcherArgs,
+}
+
+pub struct Batcher;
+
+impl Actor for Batcher {
+    type Msg = BatcherMsg;
+    type State = BatcherState;
+    type Arguments = BatcherArgs;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<BatcherMsg>,
+        args: BatcherArgs,
+    ) -> Result<BatcherState, ActorProcessingErr> {
+        // What a predecessor left behind is its callers' to give up: each has its own deadline.
+        args.handle.bell.answered();
+        Ok(BatcherState { args })
+    }
+
+    async fn post_start(
+        &self,
+        _: ActorRef<BatcherMsg>,
+        state: &mut BatcherState,
+    ) -> Result<(), ActorProcessingErr> {
+        state.flush().await;
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<BatcherMsg>,
+        message: BatcherMsg,
+        state: &mut BatcherState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            BatcherMsg::Flush => state.flush().await,
+            BatcherMsg::Crash => return Err("told to crash".into()),
+        }
+        Ok(())
+    }
+}
+
+impl BatcherState {
+    /// Hands over batch after batch until the inbox is empty.
+    async fn flush(&self) {
+        let BatcherArgs { config, version, handle, writer } = &self.args;
+        handle.bell.answered();
+        if config.max_delay_ms > 0 && handle.inbox.len() < config.max_batch {
+            tokio::time::sleep(Duration::from_millis(config.max_delay_ms)).await;
+        }
+        loop {
+            let hooks = handle.inbox.take(config.max_batch);
+            if hooks.is_empty() {
+                return;
+            }
+            let entries = hooks.into_iter().map(|hook| encode(hook, *version)).collect();
+            writer.commit(entries).await;
+        }
+    }
+}
+
+fn encode(buffered: Buffered, version: ValueVersion) -> CommitEntry {
+    let Buffered { hook: NewHook { envelope, sinks }, reply, permit, deadline } = buffered;
+    let value = Bytes::from(envelope.encode(version));
+    let size = stored_size(&value);
+    let row = |(sink, module): (u16, &&'static str)| {
+        (sink, PendingRow::new(module, &envelope.source_id, size, version))
+    };
+    let rows = (0..).zip(sinks.iter()).map(row).collect();
+    CommitEntry { tenant: envelope.tenant().to_owned(), value, rows, reply, permit, deadline }
+}

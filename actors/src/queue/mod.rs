@@ -1,0 +1,24 @@
+//! The commit path: Batcher, Writer, Syncer, and what they share.
+
+mod admission;
+pub mod batcher;
+mod config;
+mod fence;
+mod group;
+mod inbox;
+mod ledger;
+mod mark;
+mod reply;
+pub mod syncer;
+mod tenants;
+pub mod writer;
+mod writer_handle;
+
+pub use admission::Admission;
+pub use batcher::{BatcherHandle, NewHook};
+pub use config::{BatcherConfig, TenantsConfig};
+pub use ledger::Ledger;
+pub use mark::SyncedMark;
+pub use reply::{CommitAnswer, Refusal, Waiting};
+pub use syncer::SyncerHandle;
+pub use writer_handle::WriterHandle;

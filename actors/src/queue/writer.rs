@@ -1,0 +1,339 @@
+//! The only process that gives out seqs: builds a group, applies it, hands it to the Syncer.
+//!
+//! A group is every batch that waits, up to the caps, as one atomic batch of the store. It is applied without an fsync;
+//! while the Syncer makes it durable the next group is built ("The commit: one synced batch"). A group that fails, or
+//! that a crash left between apply and answer, is fenced: deleted durably, and only then refused.
+//!
+//! * **Owns:** the next seq, the tenant ordinals, the due stamp. All three are read back at the start.
+//! * **Talks to:** the store (apply), the Syncer (through the ledger and its bell).
+//! * **Supervised by:** `queue`, one_for_all with the Syncer: an unanswered group belongs to both.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::time::Instant;
+use tracing::{error, info, warn};
+
+use super::config::{BatcherConfig, TenantsConfig};
+use super::fence;
+use super::group::{Built, GroupPlan};
+use super::ledger::Ledger;
+use super::mark::SyncedMark;
+use super::syncer::SyncerHandle;
+use super::tenants::Tenants;
+use super::writer_handle::{CommitBatch, WriterHandle};
+use crate::model::cf::Cf;
+use crate::model::ids::Seq;
+use crate::model::keys::{HookKey, META_NEXT_SEQ, is_sentinel, read_u64};
+use crate::ports::{Clock, Direction, Event, Events, KvError, Lane, Scan};
+use crate::store::{StoreConfig, StoreHandle};
+use crate::supervision::Crash;
+
+/// Wait between two attempts to fence.
+const FENCE_RETRY: Duration = Duration::from_millis(50);
+
+/// A group at least this large makes the next one wait for its callers.
+const LARGE_GROUP_HOOKS: usize = 64;
+
+pub enum WriterMsg {
+    /// There are batches in the inbox, or room for another group.
+    Commit,
+    /// A failure was seen: fence what is unanswered, and keep trying until it is durable. The store must have been
+    /// reopened after `after_generation`, where a write of the store failed.
+    Fence { after_generation: Option<u64> },
+    /// Panic, for a drill.
+    Crash,
+}
+
+impl Crash for WriterMsg {
+    fn crash() -> Self {
+        Self::Crash
+    }
+}
+
+#[derive(Clone)]
+pub struct WriterArgs {
+    pub config: BatcherConfig,
+    pub tenants: TenantsConfig,
+    pub store_config: StoreConfig,
+    /// Whether the storage role runs: each hook then carries an archive obligation.
+    pub archive: bool,
+    pub clock: Arc<dyn Clock>,
+    pub events: Arc<dyn Events>,
+    pub store: StoreHandle,
+    pub ledger: Ledger,
+    pub mark: SyncedMark,
+    pub syncer: SyncerHandle,
+    pub handle: WriterHandle,
+}
+
+/// A fence under way.
+#[derive(Clone, Copy, Debug)]
+struct Fencing {
+    since: Instant,
+    /// The store must have been reopened since the failure: an error of RocksDB is latched until then.
+    after_generation: Option<u64>,
+}
+
+pub struct WriterState {
+    args: WriterArgs,
+    /// `None` until the store has been read.
+    assigning: Option<Assigning>,
+    fencing: Option<Fencing>,
+    next_seq: Seq,
+    last_group_hooks: usize,
+}
+
+/// What the next group takes from.
+struct Assigning {
+    tenants: Tenants,
+    /// Stamps never go back: dispatch relies on it.
+    stamp_ms: u64,
+}
+
+pub struct Writer;
+
+impl Actor for Writer {
+    type Msg = WriterMsg;
+    type State = WriterState;
+    type Arguments = WriterArgs;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<WriterMsg>,
+        args: WriterArgs,
+    ) -> Result<WriterState, ActorProcessingErr> {
+        args.handle.awake();
+        let mut state = WriterState {
+            args,
+            assigning: None,
+            fencing: None,
+            next_seq: Seq::FIRST,
+            last_group_hooks: 0,
+        };
+        if state.args.ledger.is_clean() {
+            // State that cannot be read refuses the start; it is never taken as empty.
+            state.read_back().await?;
+            myself.cast(WriterMsg::Commit)?;
+        } else {
+            // A predecessor left groups between apply and answer.
+            myself.cast(WriterMsg::Fence { after_generation: None })?;
+        }
+        Ok(state)
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<WriterMsg>,
+        message: WriterMsg,
+        state: &mut WriterState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            WriterMsg::Commit => state.commit_waiting(&myself).await,
+            WriterMsg::Fence { after_generation } => state.fence(after_generation, &myself).await,
+            WriterMsg::Crash => return Err("told to crash".into()),
+        }
+        Ok(())
+    }
+}
+
+impl WriterState {
+    async fn read_back(&mut self) -> Result<(), KvError> {
+        let store = &self.args.store;
+        let marker = store.get(Cf::Default, META_NEXT_SEQ)?;
+        let marker = marker.as_deref().and_then(read_u64).map_or(Seq::FIRST, Seq);
+        let last = last_hook(store).await?.map_or(Seq::FIRST, |seq| seq.plus(1));
+        self.next_seq = self.next_seq.max(marker).max(last);
+        let tenants = Tenants::load(store).await?;
+        // What the store holds at its open, it holds durably: recovery wrote it into synced files.
+        self.args.mark.raise(Seq(self.next_seq.0.saturating_sub(1)));
+        self.assigning = Some(Assigning { tenants, stamp_ms: 0 });
+        Ok(())
+    }
+
+    /// Group after group, while there are batches and fewer unsynced groups than allowed.
+    async fn commit_waiting(&mut self, myself: &ActorRef<WriterMsg>) {
+        self.args.handle.awake();
+        loop {
+            if self.fencing.is_some() {
+                self.args.handle.refuse_waiting();
+                return;
+            }
+            if self.args.ledger.open_groups() >= self.args.config.max_unsynced_groups {
+                return;
+            }
+            let batches = self.collect().await;
+            if batches.is_empty() {
+                return;
+            }
+            self.commit(batches, myself).await;
+        }
+    }
+
+    /// Every batch that waits, up to the caps.
+    async fn collect(&self) -> Vec<CommitBatch> {
+        let mut batches = Vec::new();
+        let (mut hooks, mut bytes) = (0, 0);
+        self.take_up_to_caps(&mut batches, &mut hooks, &mut bytes);
+        if hooks > 0
+            && hooks < self.last_group_hooks / 2
+            && self.last_group_hooks >= LARGE_GROUP_HOOKS
+        {
+            self.linger(&mut batches, &mut hooks, &mut bytes).await;
+        }
+        batches
+    }
+
+    fn take_up_to_caps(
+        &self,
+        batches: &mut Vec<CommitBatch>,
+        hooks: &mut usize,
+        bytes: &mut usize,
+    ) {
+        let config = &self.args.config;
+        let fits = |next: &CommitBatch, hooks: usize, bytes: usize| {
+            hooks == 0
+                || (hooks + next.entries.len() <= config.group_commit_max_records
+                    && bytes + next.bytes <= config.group_commit_max_bytes)
+        };
+        while let Some(next) = self.args.handle.take_if(|next| fits(next, *hooks, *bytes)) {
+            *hooks += next.entries.len();
+            *bytes += next.bytes;
+            batches.push(next);
+        }
+    }
+
+    /// After a large group its callers are on their way back: lets them join this one instead of forming the next,
+    /// for as long as the batchers have something in hand and never longer than `group_commit_delay_ms`.
+    async fn linger(&self, batches: &mut Vec<CommitBatch>, hooks: &mut usize, bytes: &mut usize) {
+        let until = Instant::now() + Duration::from_millis(self.args.config.group_commit_delay_ms);
+        for _ in 0..8 {
+            if Instant::now() >= until || *hooks >= self.last_group_hooks / 2 {
+                return;
+            }
+            tokio::task::yield_now().await;
+            self.take_up_to_caps(batches, hooks, bytes);
+        }
+    }
+
+    async fn commit(&mut self, batches: Vec<CommitBatch>, myself: &ActorRef<WriterMsg>) {
+        let Some(Assigning { tenants, stamp_ms }) = &mut self.assigning else { return };
+        *stamp_ms = (*stamp_ms).max(self.args.clock.now_ms());
+        let plan = GroupPlan {
+            first: self.next_seq,
+            at_ms: *stamp_ms,
+            archive: self.args.archive,
+            max_tenants: self.args.tenants.max,
+            synced_through: self.args.mark.get(),
+        };
+        let (mut entries, mut rooms) = (Vec::new(), Vec::with_capacity(batches.len()));
+        for batch in batches {
+            entries.extend(batch.entries);
+            rooms.push(batch.room);
+        }
+        let Some(Built { group, batch, next_seq }) = plan.build(entries, tenants) else { return };
+        let hooks = group.callers.len();
+        self.next_seq = next_seq;
+        self.last_group_hooks = hooks;
+        let group = canary::before_apply(group);
+        if let Err(group) = self.args.ledger.enter(group) {
+            // An fsync failed in between, and its fence is in our mailbox. This group was never applied.
+            group.refuse();
+            return;
+        }
+        let (started, bytes) = (Instant::now(), batch.bytes());
+        let generation = self.args.store.state().generation;
+        let applied = self.args.store.apply(batch, Lane::Commit).await;
+        drop(rooms);
+        match applied {
+            Ok(()) => {
+                self.args.ledger.applied();
+                self.args.syncer.wake();
+                self.args.events.emit(&Event::CommitApplied {
+                    hooks: u64::try_from(hooks).unwrap_or(u64::MAX),
+                    bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
+                    took: started.elapsed(),
+                });
+            }
+            Err(error) => {
+                warn!(%error, hooks, "a group was not applied; fencing");
+                self.args.ledger.fail();
+                self.fence(Some(generation), myself).await;
+            }
+        }
+    }
+
+    /// One attempt; tried again until it is durable.
+    async fn fence(&mut self, after_generation: Option<u64>, myself: &ActorRef<WriterMsg>) {
+        if self.fencing.is_none() && self.args.ledger.is_clean() {
+            return;
+        }
+        let begin = Fencing { since: Instant::now(), after_generation };
+        let fencing = *self.fencing.get_or_insert(begin);
+        match self.try_fence(fencing).await {
+            Ok(()) => {
+                info!(took_ms = fencing.since.elapsed().as_millis(), "fenced; committing again");
+                self.fencing = None;
+                self.args.ledger.fenced();
+                let _ = myself.cast(WriterMsg::Commit);
+            }
+            Err(not_yet) => {
+                self.give_up_callers(fencing, &not_yet);
+                // Nobody waits for a fence: what came meanwhile is refused by its guards.
+                self.args.handle.refuse_waiting();
+                myself.send_after(FENCE_RETRY, || WriterMsg::Fence { after_generation: None });
+            }
+        }
+    }
+
+    fn give_up_callers(&self, fencing: Fencing, not_yet: &KvError) {
+        let deadline = Duration::from_millis(self.args.store_config.fence_deadline_ms);
+        if fencing.since.elapsed() < deadline {
+            return;
+        }
+        let callers = self.args.ledger.abandon_callers();
+        if callers > 0 {
+            error!(callers, reason = %not_yet, "the fence is not durable in time; closing unanswered");
+        }
+    }
+
+    async fn try_fence(&mut self, fencing: Fencing) -> Result<(), KvError> {
+        // From here on no fsync answers any of them, even one that is under way.
+        let spans = self.args.ledger.fence();
+        fence::wait_for_reopen(&self.args.store, fencing.after_generation)?;
+        fence::delete(&self.args.store, &spans).await?;
+        // Ordinals and seqs of a group that was lost are read back as the store has them.
+        self.read_back().await
+    }
+}
+
+/// The highest seq of the hooks family.
+async fn last_hook(store: &StoreHandle) -> Result<Option<Seq>, KvError> {
+    let page = store
+        .scan(Scan {
+            cf: Cf::Hooks,
+            range: HookKey::all(),
+            direction: Direction::Reverse,
+            max_rows: 2,
+            max_bytes: usize::MAX,
+        })
+        .await?;
+    let mut hooks = page.pairs.iter().filter(|(key, value)| !is_sentinel(Cf::Hooks, key, value));
+    Ok(hooks.next().and_then(|(key, _)| HookKey::decode(key)).map(|HookKey(seq)| seq))
+}
+
+/// The broken build a drill must catch: it answers before the group is applied.
+mod canary {
+    use super::super::ledger::Group;
+    use super::super::reply::CommitAnswer;
+
+    pub(super) fn before_apply(mut group: Group) -> Group {
+        if cfg!(feature = "canary-ack-before-apply") {
+            for caller in group.callers.drain(..) {
+                caller.reply.send(CommitAnswer::Committed(caller.seq));
+            }
+        }
+        group
+    }
+}

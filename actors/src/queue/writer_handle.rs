@@ -1,0 +1,114 @@
+//! The way to the Writer: a queue bounded in bytes, and one wake-up for whatever is in it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use super::admission::Permit;
+use super::config::BatcherConfig;
+use super::inbox::Inbox;
+use super::reply::Reply;
+use super::writer::WriterMsg;
+use crate::model::delivery::PendingRow;
+use crate::supervision::{Doorbell, Slot};
+
+/// One hook, ready but for its seq and its due time.
+#[derive(Debug)]
+pub struct CommitEntry {
+    pub tenant: String,
+    pub value: Bytes,
+    /// Sink and row, in the order of its source.
+    pub rows: Vec<(u16, PendingRow)>,
+    pub reply: Reply,
+    pub permit: Permit,
+    /// Not to be started after this.
+    pub deadline: Instant,
+}
+
+impl CommitEntry {
+    fn bytes(&self) -> usize {
+        self.value.len()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct CommitBatch {
+    pub(super) entries: Vec<CommitEntry>,
+    pub(super) bytes: usize,
+    /// Room in the Writer's queue, given back when the group is applied.
+    pub(super) room: OwnedSemaphorePermit,
+}
+
+/// How the batchers reach the Writer.
+#[derive(Clone)]
+pub struct WriterHandle {
+    slot: Slot<WriterMsg>,
+    bell: Doorbell<WriterMsg>,
+    inbox: Inbox<CommitBatch>,
+    room: Arc<Semaphore>,
+    room_bytes: u32,
+}
+
+impl WriterHandle {
+    pub fn new(config: &BatcherConfig) -> Self {
+        let slot = Slot::default();
+        // One group in hand and one queued behind it.
+        let room_bytes =
+            config.group_commit_max_bytes.saturating_mul(2).min(Semaphore::MAX_PERMITS);
+        Self {
+            bell: Doorbell::new(&slot, || WriterMsg::Commit),
+            slot,
+            inbox: Inbox::default(),
+            room: Arc::new(Semaphore::new(room_bytes)),
+            room_bytes: u32::try_from(room_bytes).unwrap_or(u32::MAX),
+        }
+    }
+
+    pub fn slot(&self) -> &Slot<WriterMsg> {
+        &self.slot
+    }
+
+    /// Hands a batch over once there is room for it. Every caller in it is answered whatever happens: entries that find
+    /// no room or no Writer in time are dropped, and their guards refuse them.
+    pub async fn commit(&self, entries: Vec<CommitEntry>) {
+        let Some(deadline) = entries.iter().map(|entry| entry.deadline).max() else { return };
+        let bytes = entries.iter().map(CommitEntry::bytes).sum::<usize>();
+        let wanted = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.room_bytes);
+        let room = Arc::clone(&self.room).acquire_many_owned(wanted);
+        let Ok(Ok(room)) = timeout_at(deadline, room).await else { return };
+        if self.slot.get().is_none() {
+            return;
+        }
+        self.inbox.push(CommitBatch { entries, bytes, room });
+        self.bell.ring();
+    }
+
+    /// The Writer is about to look at what waits.
+    pub(super) fn awake(&self) {
+        self.bell.answered();
+    }
+
+    /// The next batch, if `fits` says that it may be taken.
+    pub(super) fn take_if(&self, fits: impl FnOnce(&CommitBatch) -> bool) -> Option<CommitBatch> {
+        self.inbox.pop_if(fits)
+    }
+
+    /// Drops what waits: never started, its guards refuse it.
+    pub(super) fn refuse_waiting(&self) {
+        drop(self.inbox.take(usize::MAX));
+    }
+
+    /// There is room for another group.
+    pub(super) fn wake(&self) {
+        if !self.inbox.is_empty() {
+            self.bell.ring();
+        }
+    }
+
+    /// An fsync failed in this generation of the store.
+    pub(super) fn fence(&self, after_generation: u64) {
+        self.slot.cast(WriterMsg::Fence { after_generation: Some(after_generation) });
+    }
+}

@@ -1,0 +1,82 @@
+//! The sources of this node: what ingest checks a hook against and where dispatch delivers it to.
+//!
+//! Built once from the config, shared by every process, never changed while the node runs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::model::forward::ForwardPolicy;
+use crate::model::source::OnVerifyFailure;
+use crate::model::verify::Verifier;
+use crate::ports::Sink;
+
+/// One source, ready to work.
+pub struct Source {
+    /// Its name, which catch URLs and stored hooks carry.
+    pub id: String,
+    /// The tenant its hooks belong to unless the URL names one.
+    pub tenant: String,
+    pub verifier: Verifier,
+    pub on_verify_failure: OnVerifyFailure,
+    /// In the order of the config: a row names its sink by this order and by its module.
+    pub sinks: Vec<Arc<dyn Sink>>,
+    /// The modules of `sinks`, in the same order: see [`Source::modules_of`].
+    pub modules: Arc<[&'static str]>,
+    /// Which of the provider's headers its sinks are told.
+    pub forward: ForwardPolicy,
+    /// Whether the tenant of a catch URL counts although nothing proves that its sender belongs to it.
+    pub trust_url_tenant: bool,
+}
+
+impl Source {
+    /// What `modules` must say for these sinks.
+    pub fn modules_of(sinks: &[Arc<dyn Sink>]) -> Arc<[&'static str]> {
+        sinks.iter().map(|sink| sink.module()).collect()
+    }
+}
+
+impl fmt::Debug for Source {
+    /// Without the verifier, which holds secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("id", &self.id)
+            .field("tenant", &self.tenant)
+            .field("on_verify_failure", &self.on_verify_failure)
+            .field("modules", &self.modules)
+            .field("forward", &self.forward)
+            .field("trust_url_tenant", &self.trust_url_tenant)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Every source, by its id.
+#[derive(Debug, Default)]
+pub struct Sources(BTreeMap<String, Arc<Source>>);
+
+impl Sources {
+    pub fn get(&self, id: &str) -> Option<&Arc<Source>> {
+        self.0.get(id)
+    }
+
+    /// In the order of their ids.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Source>> {
+        self.0.values()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<Source> for Sources {
+    /// Of two sources with one id the later one counts.
+    fn from_iter<I: IntoIterator<Item = Source>>(sources: I) -> Self {
+        let by_id = |source: Source| (source.id.clone(), Arc::new(source));
+        Self(sources.into_iter().map(by_id).collect())
+    }
+}

@@ -1,0 +1,61 @@
+//! What is checked between opening the database and letting anybody in.
+
+use crate::model::cf::Cf;
+use crate::model::keys::{META_FORMAT_VERSION, is_sentinel, read_tolerant};
+use crate::model::ops::{Ops, STORE_FORMAT};
+use crate::ports::{Direction, Kv, KvError, Lane, Scan};
+
+/// Why a database that opened is not used. Nothing in it was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    #[error(
+        "store format {0} is newer than the {STORE_FORMAT} this release knows; run the release that wrote it"
+    )]
+    Newer(u64),
+    #[error(
+        "store format {0} is older than {STORE_FORMAT} and this release has no migrations; run the release that wrote it"
+    )]
+    Older(u64),
+    #[error("the store holds rows but no readable format stamp; it is not taken as empty")]
+    Unstamped,
+    #[error(transparent)]
+    Kv(#[from] KvError),
+}
+
+/// Stamps an empty store, accepts one of our format, refuses every other.
+pub(super) async fn check_format(kv: &dyn Kv) -> Result<(), BootError> {
+    match kv.get(Cf::Default, META_FORMAT_VERSION)? {
+        Some(stamp) => match read_tolerant(&stamp) {
+            Some(STORE_FORMAT) => Ok(()),
+            Some(newer) if newer > STORE_FORMAT => Err(BootError::Newer(newer)),
+            Some(older) => Err(BootError::Older(older)),
+            None => Err(BootError::Unstamped),
+        },
+        None if is_empty(kv).await? => stamp(kv).await,
+        None => Err(BootError::Unstamped),
+    }
+}
+
+async fn stamp(kv: &dyn Kv) -> Result<(), BootError> {
+    let mut ops = Ops::default();
+    ops.stamp_format();
+    kv.apply(ops.finish(), Lane::Background).await?;
+    Ok(kv.sync().await?)
+}
+
+async fn is_empty(kv: &dyn Kv) -> Result<bool, KvError> {
+    for cf in Cf::ALL {
+        let first = Scan {
+            cf,
+            range: Vec::new()..vec![0xff; 64],
+            direction: Direction::Forward,
+            max_rows: 2,
+            max_bytes: usize::MAX,
+        };
+        let rows = kv.scan(first).await?.pairs;
+        if rows.iter().any(|(key, value)| !is_sentinel(cf, key, value)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

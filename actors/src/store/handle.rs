@@ -1,0 +1,219 @@
+//! The door to the database: who may use it, and how it is taken away from them.
+//!
+//! The open database is not in the Store's state: it must outlive a crash of that process, and a reopen must wait for
+//! every call in flight. So it hangs here, in a slot made with the tree; each call borrows it as a [`Lease`], and a
+//! close takes it out, waits until the last lease is back, and only then lets the engine close it. RocksDB allows one
+//! open per path, so that order is what makes a reopen possible at all.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ractor::rpc::CallResult;
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+
+use super::StoreMsg;
+use crate::model::batch::Batch;
+use crate::model::cf::Cf;
+use crate::model::failure::FailureClass;
+use crate::ports::{Kv, KvError, Lane, Page, Scan, StoreStats};
+use crate::supervision::Slot;
+
+/// What anyone may know of the store without asking it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreState {
+    /// Opens so far. A call that failed in one generation has its answer in the next.
+    pub generation: u64,
+    pub open: bool,
+    /// Why the last failed write failed, until the store has been reopened.
+    pub failing: Option<FailureClass>,
+    /// When `open` last changed.
+    pub since: Option<Instant>,
+}
+
+/// Tells the closer that it was the last to hold the database.
+struct Token(Option<oneshot::Sender<()>>);
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        if let Some(gone) = self.0.take() {
+            let _ = gone.send(());
+        }
+    }
+}
+
+/// The database, for the length of one call. Fields drop in order: the handle first, then the token.
+pub struct Lease {
+    kv: Arc<Box<dyn Kv>>,
+    _token: Arc<Token>,
+    generation: u64,
+}
+
+impl Lease {
+    pub fn kv(&self) -> &dyn Kv {
+        self.kv.as_ref().as_ref()
+    }
+
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+}
+
+struct Opened {
+    kv: Arc<Box<dyn Kv>>,
+    token: Arc<Token>,
+    gone: oneshot::Receiver<()>,
+}
+
+/// Made by the tree; outlives every incarnation of the Store.
+pub(super) struct Door {
+    opened: Mutex<Option<Opened>>,
+    state: watch::Sender<StoreState>,
+}
+
+impl Door {
+    fn opened(&self) -> MutexGuard<'_, Option<Opened>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets callers in to a freshly opened database.
+    pub(super) fn put(&self, kv: Box<dyn Kv>) {
+        let (sender, gone) = oneshot::channel();
+        let token = Arc::new(Token(Some(sender)));
+        // Both under one lock: a lease never carries the generation of another database.
+        let mut opened = self.opened();
+        *opened = Some(Opened { kv: Arc::new(kv), token, gone });
+        self.state.send_modify(|state| {
+            state.generation += 1;
+            state.open = true;
+            state.failing = None;
+            state.since = Some(Instant::now());
+        });
+    }
+
+    /// Turns callers away and answers the database once nobody uses it; `None` if there was none.
+    pub(super) async fn take(&self) -> Option<Box<dyn Kv>> {
+        let Opened { kv, token, gone } = self.opened().take()?;
+        self.state.send_modify(|state| {
+            state.open = false;
+            state.since = Some(Instant::now());
+        });
+        drop(token);
+        let _ = gone.await;
+        Arc::into_inner(kv)
+    }
+
+    pub(super) fn failing(&self, class: FailureClass) {
+        self.state.send_modify(|state| state.failing = Some(class));
+    }
+
+    pub(super) fn state(&self) -> StoreState {
+        *self.state.borrow()
+    }
+}
+
+/// How every other process uses the store. Cheap to clone, survives reopens and restarts.
+#[derive(Clone)]
+pub struct StoreHandle {
+    pub(super) door: Arc<Door>,
+    slot: Slot<StoreMsg>,
+}
+
+impl Default for StoreHandle {
+    fn default() -> Self {
+        let state = StoreState { generation: 0, open: false, failing: None, since: None };
+        let door = Door { opened: Mutex::new(None), state: watch::channel(state).0 };
+        Self { door: Arc::new(door), slot: Slot::default() }
+    }
+}
+
+impl StoreHandle {
+    pub fn slot(&self) -> &Slot<StoreMsg> {
+        &self.slot
+    }
+
+    pub fn state(&self) -> StoreState {
+        self.door.state()
+    }
+
+    /// Borrows the database for one call. Keep it short: a reopen waits for it.
+    ///
+    /// # Errors
+    /// `not_running` while the store is closed.
+    pub fn lease(&self) -> Result<Lease, KvError> {
+        let opened = self.door.opened();
+        let Some(opened) = opened.as_ref() else {
+            return Err(KvError {
+                class: FailureClass::NotRunning,
+                op: "lease",
+                detail: "the store is closed".to_owned(),
+            });
+        };
+        Ok(Lease {
+            kv: Arc::clone(&opened.kv),
+            _token: Arc::clone(&opened.token),
+            generation: self.door.state().generation,
+        })
+    }
+
+    /// Applies a batch; a failure is told to the Store before it is answered.
+    pub async fn apply(&self, batch: Batch, lane: Lane) -> Result<(), KvError> {
+        let lease = self.lease()?;
+        let applied = lease.kv().apply(batch, lane).await;
+        self.tell(lease.generation, applied)
+    }
+
+    /// One fsync of the log; a failure is told to the Store before it is answered.
+    pub async fn sync(&self) -> Result<(), KvError> {
+        let lease = self.lease()?;
+        let synced = lease.kv().sync().await;
+        self.tell(lease.generation, synced)
+    }
+
+    /// Applies a batch and makes it durable.
+    pub async fn apply_synced(&self, batch: Batch, lane: Lane) -> Result<(), KvError> {
+        self.apply(batch, lane).await?;
+        self.sync().await
+    }
+
+    pub fn get(&self, cf: Cf, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        self.lease()?.kv().get(cf, key)
+    }
+
+    pub async fn multi_get(
+        &self,
+        cf: Cf,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<Vec<Option<Vec<u8>>>, KvError> {
+        self.lease()?.kv().multi_get(cf, keys).await
+    }
+
+    pub async fn scan(&self, scan: Scan) -> Result<Page, KvError> {
+        self.lease()?.kv().scan(scan).await
+    }
+
+    pub async fn stats(&self) -> Result<StoreStats, KvError> {
+        self.lease()?.kv().stats().await
+    }
+
+    /// Closes and reopens now, for an operator.
+    ///
+    /// # Errors
+    /// Why the store is not open after it.
+    pub async fn reopen(&self) -> Result<(), String> {
+        let store = self.slot.get().ok_or("the store is between incarnations")?;
+        match store.call(StoreMsg::Reopen, None).await {
+            Ok(CallResult::Success(reopened)) => reopened,
+            Ok(CallResult::Timeout | CallResult::SenderError) | Err(_) => {
+                Err("the store process ended".to_owned())
+            }
+        }
+    }
+
+    fn tell(&self, generation: u64, result: Result<(), KvError>) -> Result<(), KvError> {
+        if let Err(error) = &result {
+            let class = error.class;
+            self.slot.cast(StoreMsg::WriteFailed { class, generation });
+        }
+        result
+    }
+}

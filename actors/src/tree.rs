@@ -1,0 +1,229 @@
+//! The table of processes: every child, its order, its strategy, how it is stopped. Nothing else starts a process.
+//!
+//! ```text
+//! node                 one_for_one    3 in 60 s; then the process exits 70 and its manager restarts it
+//! |-- core             rest_for_one   5 in 60 s; later depends on earlier
+//! |   |-- store        Store
+//! |   |-- queue        one_for_all    5 in 10 s; the pair shares one invariant
+//! |   |   |-- syncer   Syncer
+//! |   |   `-- writer   Writer
+//! |   `-- services     one_for_one    20 in 60 s a child, then later and later
+//! |       `-- dispatch Dispatch       role dispatch
+//! `-- front            one_for_one    10 in 10 s a child; survives core: it is how 503 gets said
+//!     |-- control, admin              given by the adapters
+//!     |-- batcher-1..n Batcher        role edge
+//!     `-- ingest                      role edge, given by the adapters
+//! ```
+//!
+//! Stop is start reversed: ingest, batchers, admin, control, dispatch, writer, syncer, store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::dispatch::{Dispatch, DispatchArgs};
+use crate::node::{Handles, NodeSettings, Ports};
+use crate::queue::batcher::{Batcher, BatcherArgs};
+use crate::queue::syncer::{Syncer, SyncerArgs};
+use crate::queue::writer::{Writer, WriterArgs};
+use crate::store::{Store, StoreArgs};
+use crate::supervision::{
+    Backoff, ChildSpec, Exhausted, Intensity, Shutdown, Strategy, SupervisorArgs,
+};
+
+/// Wait before a child that failed to start again is tried once more.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// How long the pair of the queue may take to work through its mailbox.
+const DRAIN_QUEUE: Duration = Duration::from_secs(10);
+
+/// How long a batcher may take to hand over what it holds.
+const DRAIN_BATCHER: Duration = Duration::from_secs(5);
+
+/// How long the store may take to close.
+const STOP_STORE: Duration = Duration::from_secs(30);
+
+/// More than all of its children together: a supervisor that is killed kills its children unasked.
+const STOP_SUPERVISOR: Duration = Duration::from_secs(180);
+
+/// The children of `front` that the adapters bring, in start order.
+pub struct Front {
+    /// Started before the batchers, stopped after them: the control socket and the admin port.
+    pub before: Vec<ChildSpec>,
+    /// Started last, stopped first: whatever takes hooks in.
+    pub after: Vec<ChildSpec>,
+}
+
+/// Lists the adapters' children afresh at every start of `front`.
+pub type MakeFront = Arc<dyn Fn(&Handles) -> Front + Send + Sync>;
+
+/// What every row of the table is made from.
+#[derive(Clone)]
+pub(crate) struct Tree {
+    pub(crate) ports: Ports,
+    pub(crate) settings: NodeSettings,
+    pub(crate) handles: Handles,
+    pub(crate) front: MakeFront,
+}
+
+impl Tree {
+    pub(crate) fn node(&self) -> SupervisorArgs {
+        let (core, front) = (self.clone(), self.clone());
+        self.supervisor(
+            "node",
+            Strategy::OneForOne,
+            Intensity { restarts: 3, within: Duration::from_secs(60) },
+            Exhausted::Fail,
+            vec![
+                ChildSpec::supervisor("core", Shutdown::Stop(STOP_SUPERVISOR), move || core.core()),
+                ChildSpec::supervisor("front", Shutdown::Stop(STOP_SUPERVISOR), move || {
+                    front.front()
+                }),
+            ],
+        )
+    }
+
+    fn core(&self) -> SupervisorArgs {
+        let (queue, services) = (self.clone(), self.clone());
+        self.supervisor(
+            "core",
+            Strategy::RestForOne,
+            Intensity { restarts: 5, within: Duration::from_secs(60) },
+            Exhausted::Fail,
+            vec![
+                self.store(),
+                ChildSpec::supervisor("queue", Shutdown::Stop(STOP_SUPERVISOR), move || {
+                    queue.queue()
+                }),
+                ChildSpec::supervisor("services", Shutdown::Stop(STOP_SUPERVISOR), move || {
+                    services.services()
+                }),
+            ],
+        )
+    }
+
+    fn queue(&self) -> SupervisorArgs {
+        self.supervisor(
+            "queue",
+            Strategy::OneForAll,
+            Intensity { restarts: 5, within: Duration::from_secs(10) },
+            Exhausted::Fail,
+            vec![self.syncer(), self.writer()],
+        )
+    }
+
+    fn services(&self) -> SupervisorArgs {
+        self.supervisor(
+            "services",
+            Strategy::OneForOne,
+            Intensity { restarts: 20, within: Duration::from_secs(60) },
+            Exhausted::RetryLater(Backoff::default()),
+            self.settings.roles.dispatch.then(|| self.dispatch()).into_iter().collect(),
+        )
+    }
+
+    fn front(&self) -> SupervisorArgs {
+        let Front { before, after } = (self.front)(&self.handles);
+        let batchers = self.handles.batchers.iter().enumerate();
+        let batchers = batchers.map(|(ix, _)| self.batcher(ix));
+        self.supervisor(
+            "front",
+            Strategy::OneForOne,
+            Intensity { restarts: 10, within: Duration::from_secs(10) },
+            Exhausted::RetryLater(Backoff::default()),
+            before.into_iter().chain(batchers).chain(after).collect(),
+        )
+    }
+
+    fn supervisor(
+        &self,
+        id: &'static str,
+        strategy: Strategy,
+        intensity: Intensity,
+        exhausted: Exhausted,
+        children: Vec<ChildSpec>,
+    ) -> SupervisorArgs {
+        let (board, retry_delay) = (self.handles.board.clone(), RETRY_DELAY);
+        SupervisorArgs { id, board, strategy, intensity, exhausted, retry_delay, children }
+    }
+
+    fn store(&self) -> ChildSpec {
+        let args = StoreArgs {
+            config: self.settings.store.clone(),
+            engine: Arc::clone(&self.ports.engine),
+            entropy: Arc::clone(&self.ports.entropy),
+            events: Arc::clone(&self.ports.events),
+            handle: self.handles.store.clone(),
+        };
+        let slot = self.handles.store.slot().clone();
+        ChildSpec::new("store", Shutdown::Stop(STOP_STORE), &slot, move || (Store, args.clone()))
+    }
+
+    fn syncer(&self) -> ChildSpec {
+        let args = SyncerArgs {
+            events: Arc::clone(&self.ports.events),
+            store: self.handles.store.clone(),
+            ledger: self.handles.ledger.clone(),
+            mark: self.handles.mark.clone(),
+            writer: self.handles.writer.clone(),
+            dispatch: self.handles.dispatch.clone(),
+            handle: self.handles.syncer.clone(),
+        };
+        let slot = self.handles.syncer.slot().clone();
+        ChildSpec::new("syncer", Shutdown::Drain(DRAIN_QUEUE), &slot, move || {
+            (Syncer, args.clone())
+        })
+    }
+
+    fn writer(&self) -> ChildSpec {
+        let args = WriterArgs {
+            config: self.settings.batcher.clone(),
+            tenants: self.settings.tenants.clone(),
+            store_config: self.settings.store.clone(),
+            archive: self.settings.roles.storage,
+            clock: Arc::clone(&self.ports.clock),
+            events: Arc::clone(&self.ports.events),
+            store: self.handles.store.clone(),
+            ledger: self.handles.ledger.clone(),
+            mark: self.handles.mark.clone(),
+            syncer: self.handles.syncer.clone(),
+            handle: self.handles.writer.clone(),
+        };
+        let slot = self.handles.writer.slot().clone();
+        ChildSpec::new("writer", Shutdown::Drain(DRAIN_QUEUE), &slot, move || {
+            (Writer, args.clone())
+        })
+    }
+
+    fn dispatch(&self) -> ChildSpec {
+        let config = self.settings.dispatch.clone();
+        let drain = Duration::from_millis(config.attempt_timeout_ms);
+        let args = DispatchArgs {
+            config,
+            instance: self.settings.instance.clone(),
+            clock: Arc::clone(&self.ports.clock),
+            entropy: Arc::clone(&self.ports.entropy),
+            events: Arc::clone(&self.ports.events),
+            store: self.handles.store.clone(),
+            mark: self.handles.mark.clone(),
+            sources: Arc::clone(&self.handles.ingest.sources),
+            version: self.settings.value_version,
+            handle: self.handles.dispatch.clone(),
+        };
+        let slot = self.handles.dispatch.slot().clone();
+        ChildSpec::new("dispatch", Shutdown::Drain(drain), &slot, move || (Dispatch, args.clone()))
+    }
+
+    fn batcher(&self, ix: usize) -> ChildSpec {
+        let handle = &self.handles.batchers[ix];
+        let args = BatcherArgs {
+            config: self.settings.batcher.clone(),
+            version: self.settings.value_version,
+            handle: handle.clone(),
+            writer: self.handles.writer.clone(),
+        };
+        let id = format!("batcher-{}", ix + 1);
+        ChildSpec::new(&id, Shutdown::Drain(DRAIN_BATCHER), handle.slot(), move || {
+            (Batcher, args.clone())
+        })
+    }
+}

@@ -1,0 +1,164 @@
+//! A whole node on a simulated disk, without its front: hooks go in through the batchers.
+#![allow(dead_code)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ankusa_actors::dispatch::DispatchConfig;
+use ankusa_actors::edge::{IngestConfig, Routing};
+use ankusa_actors::model::cf::Cf;
+use ankusa_actors::model::envelope::Envelope;
+use ankusa_actors::model::ids::{HookId, Seq};
+use ankusa_actors::model::keys::{HookKey, is_sentinel};
+use ankusa_actors::model::value_version::ValueVersion;
+use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
+use ankusa_actors::ports::sim::{JournalEvents, SimClock, SimDisk, SimEngine, SimEntropy};
+use ankusa_actors::ports::{Clock, Entropy};
+use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, Refusal, TenantsConfig};
+use ankusa_actors::sources::Sources;
+use ankusa_actors::store::StoreConfig;
+use ankusa_actors::tree::Front;
+use bytes::Bytes;
+use tokio::task::JoinHandle;
+
+pub const HTTP: &str = "Elixir.Ankusa.Sink.Http";
+pub const EPOCH_MS: u64 = 1_700_000_000_000;
+
+/// What a test changes of a node before it starts.
+pub struct Bench {
+    pub disk: Arc<SimDisk>,
+    pub clock: Arc<SimClock>,
+    pub entropy: Arc<SimEntropy>,
+    pub events: Arc<JournalEvents>,
+    pub settings: NodeSettings,
+    pub sources: Arc<Sources>,
+}
+
+impl Default for Bench {
+    fn default() -> Self {
+        Self {
+            disk: SimDisk::empty(),
+            clock: Arc::new(SimClock::at(EPOCH_MS)),
+            entropy: Arc::new(SimEntropy::seeded(7)),
+            events: Arc::default(),
+            settings: NodeSettings {
+                instance: "test".to_owned(),
+                roles: Roles { edge: true, dispatch: false, storage: false },
+                value_version: ValueVersion::V0,
+                ingest: IngestConfig {
+                    routing: Routing::Path,
+                    prefix: "/webhooks".to_owned(),
+                    max_body_bytes: 1 << 20,
+                },
+                batcher: BatcherConfig::default(),
+                tenants: TenantsConfig::default(),
+                store: StoreConfig::default(),
+                dispatch: DispatchConfig::default(),
+            },
+            sources: Arc::default(),
+        }
+    }
+}
+
+impl Bench {
+    pub async fn start(&self) -> Node {
+        self.try_start().await.unwrap()
+    }
+
+    pub async fn try_start(&self) -> Result<Node, String> {
+        let ports = Ports {
+            engine: Arc::new(SimEngine::on(&self.disk)),
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
+            events: Arc::clone(&self.events) as _,
+        };
+        let front = Arc::new(|_: &_| Front { before: Vec::new(), after: Vec::new() });
+        let started = Node::start(ports, self.settings.clone(), Arc::clone(&self.sources), front);
+        started.await.map_err(|error| error.to_string())
+    }
+
+    pub fn hook(&self, tenant: &str, body: &str) -> NewHook {
+        let now_ms = self.clock.now_ms();
+        let envelope = Envelope {
+            id: HookId::v7(now_ms, self.entropy.bits()),
+            source_id: "src".to_owned(),
+            tenant_id: Some(tenant.to_owned()),
+            received_at_ms: now_ms,
+            method: "POST".to_owned(),
+            path: "/webhooks/src".to_owned(),
+            headers: Vec::new(),
+            content_type: None,
+            body: Bytes::copy_from_slice(body.as_bytes()),
+            dedupe_key: None,
+            verification: None,
+        };
+        NewHook { envelope, sinks: Arc::from([HTTP]) }
+    }
+
+    /// Sends a hook and waits for what its caller is told.
+    pub async fn send(&self, node: &Node, hook: NewHook) -> CommitAnswer {
+        submit(node, hook).await
+    }
+
+    /// Sends a hook in the background.
+    pub fn sending(&self, node: &Node, hook: NewHook) -> JoinHandle<CommitAnswer> {
+        let batcher = node.handles().batchers[0].clone();
+        tokio::spawn(async move {
+            match batcher.submit(hook) {
+                Ok((waiting, deadline)) => waiting.answer(deadline).await,
+                Err(refusal) => CommitAnswer::Refused(refusal),
+            }
+        })
+    }
+
+    pub async fn acked(&self, node: &Node, tenant: &str, body: &str) -> Seq {
+        match self.send(node, self.hook(tenant, body)).await {
+            CommitAnswer::Committed(seq) => seq,
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+
+    /// Seq and body of every stored hook, as readers see them.
+    pub fn stored(&self) -> Vec<(u64, String)> {
+        hooks(&self.disk.rows(Cf::Hooks))
+    }
+
+    /// Seq and body of every hook that a power cut would leave.
+    pub fn durable(&self) -> Vec<(u64, String)> {
+        hooks(&self.disk.durable_rows(Cf::Hooks))
+    }
+
+    pub fn rows(&self, cf: Cf) -> usize {
+        let rows = self.disk.rows(cf);
+        rows.iter().filter(|(key, value)| !is_sentinel(cf, key, value)).count()
+    }
+}
+
+async fn submit(node: &Node, hook: NewHook) -> CommitAnswer {
+    match node.handles().batchers[0].submit(hook) {
+        Ok((waiting, deadline)) => waiting.answer(deadline).await,
+        Err(refusal) => CommitAnswer::Refused(refusal),
+    }
+}
+
+fn hooks(rows: &[(Vec<u8>, Vec<u8>)]) -> Vec<(u64, String)> {
+    let hooks = rows.iter().filter(|(key, value)| !is_sentinel(Cf::Hooks, key, value));
+    hooks
+        .map(|(key, value)| {
+            let envelope = Envelope::decode(value).unwrap();
+            (HookKey::decode(key).unwrap().0.0, String::from_utf8(envelope.body.to_vec()).unwrap())
+        })
+        .collect()
+}
+
+pub const UNAVAILABLE: CommitAnswer = CommitAnswer::Refused(Refusal::StoreUnavailable);
+pub const OVERLOAD: CommitAnswer = CommitAnswer::Refused(Refusal::Overload);
+
+/// Virtual time.
+pub async fn secs(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+pub async fn millis(ms: u64) {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+}

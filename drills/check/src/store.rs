@@ -1,0 +1,154 @@
+//! A dump, decoded: the rows by what they mean, and the rows that mean nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::dump::{Dump, Family, Row, to_hex};
+use crate::rows::{self, Delivery, Hook, Index, Refusal, Slot};
+
+/// An index key that places a delivery row somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub kind: PlaceKind,
+    pub ord: u32,
+    /// When it is due or died. Nothing for a claimed row.
+    pub at: Option<u64>,
+    /// Bytes of the stored hook, where the key says so.
+    pub size: Option<u32>,
+}
+
+/// Where an index key puts a delivery row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PlaceKind {
+    /// Due for the first time.
+    DueFirst,
+    /// Due again.
+    DueRetry,
+    Claimed,
+    DeadByTime,
+    DeadByTenant,
+}
+
+/// An archive obligation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Archive {
+    pub ord: u32,
+    pub size: u32,
+}
+
+/// What a store holds.
+#[derive(Clone, Debug, Default)]
+pub struct Store {
+    pub hooks: BTreeMap<u64, Hook>,
+    pub deliveries: BTreeMap<Slot, Delivery>,
+    pub places: BTreeMap<Slot, Vec<Place>>,
+    pub active: BTreeSet<(u64, u32)>,
+    pub archive: BTreeMap<u64, Archive>,
+    pub cleared: BTreeSet<u64>,
+    pub tenants: BTreeMap<u32, String>,
+    pub ordinals: BTreeMap<String, u32>,
+    pub counters: BTreeMap<(u32, u8), i128>,
+    /// The stored `m:next_seq`.
+    pub next_seq: Option<u64>,
+    /// Rows that do not decode, in words.
+    pub undecodable: Vec<String>,
+}
+
+impl Store {
+    /// Decodes a dump. Never fails: a row that means nothing is kept as evidence.
+    #[must_use]
+    pub fn decode(dump: &Dump) -> Self {
+        let mut store = Self::default();
+        for row in dump.rows.iter().filter(|row| !rows::is_sentinel(row)) {
+            if let Err(refusal) = store.take(row) {
+                store.undecodable.push(format!(
+                    "{} row {} {refusal}",
+                    row.family.name(),
+                    to_hex(&row.key)
+                ));
+            }
+        }
+        store
+    }
+
+    fn take(&mut self, row: &Row) -> Result<(), Refusal> {
+        let (key, value) = (row.key.as_slice(), row.value.as_slice());
+        match row.family {
+            Family::Hooks => {
+                self.hooks.insert(rows::whole_u64(key)?, rows::hook(value)?);
+            }
+            Family::Deliveries => {
+                self.deliveries.insert(rows::delivery_key(key)?, rows::delivery(value)?);
+            }
+            Family::Index => self.take_index(rows::index(key, value)?),
+            Family::Tenants => self.take_tenant(key, value)?,
+            Family::Counters => {
+                self.counters.insert(rows::counter_key(key)?, rows::counter_value(value)?);
+            }
+            Family::Default => {
+                if key == b"m:next_seq" {
+                    self.next_seq = Some(rows::whole_u64(value)?);
+                }
+            }
+            Family::Archive | Family::Quarantine | Family::Audit => {}
+        }
+        Ok(())
+    }
+
+    fn take_index(&mut self, index: Index) {
+        let mut place = |slot, kind, ord, at, size| {
+            self.places.entry(slot).or_default().push(Place { kind, ord, at, size })
+        };
+        match index {
+            Index::Due { slot, ord, at, size, kind } => {
+                let kind = if kind % 2 == 0 { PlaceKind::DueFirst } else { PlaceKind::DueRetry };
+                place(slot, kind, ord, Some(at), Some(size));
+            }
+            Index::Claimed { slot, ord, size } => {
+                place(slot, PlaceKind::Claimed, ord, None, Some(size))
+            }
+            Index::DeadByTime { slot, ord, at, .. } => {
+                place(slot, PlaceKind::DeadByTime, ord, Some(at), None)
+            }
+            Index::DeadByTenant { slot, ord, at } => {
+                place(slot, PlaceKind::DeadByTenant, ord, Some(at), None)
+            }
+            Index::Active { second, ord } => {
+                self.active.insert((second, ord));
+            }
+            Index::Archive { seq, ord, size } => {
+                self.archive.insert(seq, Archive { ord, size });
+            }
+            Index::Cleared { seq } => {
+                self.cleared.insert(seq);
+            }
+            Index::Other => {}
+        }
+    }
+
+    fn take_tenant(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        let text = |bytes: &[u8]| {
+            String::from_utf8(bytes.to_vec()).map_err(|_| "is no tenant id".to_owned())
+        };
+        match key.split_first() {
+            Some((b't', ord)) => {
+                self.tenants.insert(rows::whole_u32(ord)?, text(value)?);
+            }
+            Some((b'n', id)) => {
+                self.ordinals.insert(text(id)?, rows::whole_u32(value)?);
+            }
+            _ => return Err("has no known tag".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// The delivery rows of a hook.
+    pub fn deliveries_of(&self, seq: u64) -> impl Iterator<Item = (&Slot, &Delivery)> {
+        self.deliveries.range(Slot { seq, sink: 0 }..=Slot { seq, sink: u16::MAX })
+    }
+
+    /// The ordinal of a hook's tenant, if the hook is stored and its tenant has one.
+    #[must_use]
+    pub fn ordinal_of_hook(&self, seq: u64) -> Option<u32> {
+        self.ordinals.get(&self.hooks.get(&seq)?.tenant).copied()
+    }
+}

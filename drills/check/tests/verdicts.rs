@@ -1,0 +1,465 @@
+//! The judge on a small store in order, and on the same store with one thing broken at a time.
+#![allow(clippy::unwrap_used)]
+
+mod scene;
+
+use ankusa_drills_check::{Delivery, Family, Invariant, Moment, Outcome, Request, SeqHistory};
+use scene::{Scene, at, body, counter, digest, envelope, id, key, row, stored_bytes};
+
+#[test]
+fn a_store_in_order_is_in_order() {
+    assert_eq!(Scene::in_order().verdict(), Vec::<String>::new());
+}
+
+// I1
+
+#[test]
+fn an_acked_hook_that_is_nowhere_is_lost() {
+    let mut scene = Scene::in_order();
+    scene.deliveries.retain(|delivery| delivery.id != id(1));
+    let lost = format!(
+        "I1: hook {} of acme, body {}, was acked and was neither delivered nor is it stored with a delivery owed",
+        id(1),
+        digest(1)
+    );
+    assert_eq!(scene.verdict(), [lost]);
+}
+
+#[test]
+fn a_delivery_the_sink_refused_is_no_delivery() {
+    let mut scene = Scene::in_order();
+    scene.deliveries[0].accepted = false;
+    assert_eq!(scene.verdict_on(Invariant::AckedIsKept).len(), 1);
+}
+
+#[test]
+fn an_acked_hook_kept_for_the_archive_alone_was_still_to_be_delivered() {
+    let mut scene = Scene::in_order();
+    scene.deliveries.retain(|delivery| delivery.id != id(6));
+    assert_eq!(scene.verdict_on(Invariant::AckedIsKept).len(), 1);
+}
+
+#[test]
+fn after_the_drain_being_stored_is_not_enough() {
+    let mut scene = Scene::in_order();
+    scene.moment = Moment::Drained;
+    let lost: Vec<String> = [2, 3, 4, 5]
+        .map(|seq| {
+            format!(
+                "hook {} of {}, body {}, was acked and was never delivered",
+                id(seq),
+                if seq < 4 { "acme" } else { "default" },
+                digest(seq)
+            )
+        })
+        .into();
+    assert_eq!(scene.verdict_on(Invariant::AckedIsKept), lost);
+}
+
+// I2
+
+#[test]
+fn a_refused_hook_that_is_stored_or_delivered_is_a_ghost() {
+    let mut scene = Scene::in_order();
+    scene.deliveries.push(Delivery { id: id(8), body: digest(8), attempt: 1, accepted: false });
+    assert_eq!(
+        scene.verdict(),
+        [format!("I2: body {} was refused, and it is delivered as hook {}", digest(8), id(8))]
+    );
+
+    let mut scene = Scene::in_order();
+    scene.requests[6].outcome = Outcome::Refused;
+    assert_eq!(
+        scene.verdict(),
+        [format!("I2: body {} was refused, and it is stored as hook {}", digest(7), id(7))]
+    );
+}
+
+// I3
+
+#[test]
+fn a_request_without_an_answer_may_have_been_lost() {
+    let mut scene = Scene::in_order();
+    scene.requests.push(Request {
+        source: "acme".into(),
+        body: digest(9),
+        outcome: Outcome::Unknown,
+    });
+    assert_eq!(scene.verdict(), Vec::<String>::new());
+}
+
+#[test]
+fn a_request_without_an_answer_never_became_two_hooks() {
+    let mut scene = Scene::in_order();
+    scene.deliveries.push(Delivery { id: id(70), body: digest(7), attempt: 1, accepted: true });
+    let twice = format!(
+        "I3: body {} was sent once without an answer and became the hooks {:?}",
+        digest(7),
+        [id(7), id(70)]
+    );
+    assert_eq!(scene.verdict(), [twice]);
+}
+
+// I4
+
+#[test]
+fn each_counter_is_recounted_for_its_tenant_and_for_the_node() {
+    for (field, name) in [
+        (1, "pending"),
+        (2, "scheduled"),
+        (3, "inflight"),
+        (4, "dead"),
+        (5, "bytes"),
+        (6, "archive_pending"),
+    ] {
+        let mut scene = Scene::in_order();
+        scene.set_counter(0, field, -1);
+        scene.set_counter(3, field, 7);
+        let verdict = scene.verdict();
+        assert!(
+            verdict[0]
+                .starts_with(&format!("I4: {name} of tenant ordinal 3 is 7, and a recount says 0")),
+            "{verdict:?}"
+        );
+        assert!(
+            verdict[1].starts_with(&format!("I4: {name} of the node is -1, and a recount says ")),
+            "{verdict:?}"
+        );
+        assert_eq!(verdict.len(), 2);
+    }
+}
+
+#[test]
+fn a_counter_that_is_missing_counts_nothing() {
+    let mut scene = Scene::in_order();
+    scene.remove(Family::Counters, &[0, 0, 0, 1, 1]);
+    assert_eq!(scene.verdict(), ["I4: pending of tenant acme is 0, and a recount says 1"]);
+}
+
+// I5
+
+#[test]
+fn every_stored_seq_is_below_the_next_one() {
+    let mut scene = Scene::in_order();
+    scene.put(Family::Default, b"m:next_seq", &7_u64.to_be_bytes());
+    assert_eq!(scene.verdict(), ["I5: seq 7 is stored and the next seq is 7"]);
+    scene.remove(Family::Default, b"m:next_seq");
+    assert_eq!(scene.verdict(), ["I5: seq 7 is stored and the next seq is 1"]);
+}
+
+#[test]
+fn a_hook_has_one_seq() {
+    let mut scene = Scene::in_order();
+    scene.put(Family::Hooks, &8_u64.to_be_bytes(), &envelope(7, "default", &body(7)));
+    assert_eq!(
+        scene.verdict_on(Invariant::SeqsAreNeverReused),
+        [format!("hook {} is stored under the seqs 7 and 8", id(7))]
+    );
+}
+
+/// What a judge learnt from the scene in order, whose seqs are durable through 8.
+fn learnt() -> SeqHistory {
+    let mut history = SeqHistory::default();
+    history.learn(&Scene::in_order().dump());
+    history
+}
+
+#[test]
+fn a_seq_that_was_durable_is_never_another_hook() {
+    let mut scene = Scene::in_order();
+    scene.history = learnt();
+    assert_eq!(scene.verdict(), Vec::<String>::new());
+
+    scene.put(Family::Hooks, &7_u64.to_be_bytes(), &envelope(70, "default", &body(7)));
+    assert_eq!(scene.verdict(), [format!("I5: seq 7 is hook {} and was hook {}", id(70), id(7))]);
+}
+
+#[test]
+fn a_seq_that_was_never_durable_may_become_another_hook_after_a_crash() {
+    let mut scene = Scene::in_order();
+    let mut dump = scene.dump();
+    dump.synced_through = 6;
+    scene.history.learn(&dump);
+    scene.put(Family::Hooks, &7_u64.to_be_bytes(), &envelope(70, "default", &body(7)));
+    assert_eq!(scene.verdict(), Vec::<String>::new());
+}
+
+#[test]
+fn the_next_seq_never_goes_back_behind_what_was_durable() {
+    let mut scene = Scene::in_order();
+    scene.history = learnt();
+    scene.put(Family::Default, b"m:next_seq", &8_u64.to_be_bytes());
+    assert_eq!(
+        scene.verdict(),
+        ["I5: the next seq is 8, and every seq below 9 was durable before"]
+    );
+}
+
+// I7
+
+#[test]
+fn a_hook_nobody_owes_anything_for_is_gone() {
+    let mut scene = Scene::in_order();
+    scene.remove(Family::Index, &key(b'a', &[&6_u64.to_be_bytes()]));
+    scene.set_counter(1, 6, 0);
+    scene.set_counter(0, 6, 0);
+    // Its cleared marker says that it is about to be reclaimed, which a crash can come between.
+    assert_eq!(scene.verdict(), Vec::<String>::new());
+    scene.moment = Moment::Drained;
+    assert!(
+        scene
+            .verdict_on(Invariant::RowsFitTogether)
+            .contains(&"hook 6 has no obligation left and is still stored".to_owned())
+    );
+    scene.moment = Moment::Crash;
+    scene.remove(Family::Index, &key(b'c', &[&6_u64.to_be_bytes(), &[0, 0, 0]]));
+    assert_eq!(scene.verdict(), ["I7: hook 6 has no obligation left and is still stored"]);
+}
+
+#[test]
+fn a_delivery_without_its_hook_is_an_orphan() {
+    let mut scene = Scene::in_order();
+    scene.remove(Family::Hooks, &7_u64.to_be_bytes());
+    assert_eq!(scene.verdict(), ["I7: delivery 7/0 has no hook"]);
+}
+
+#[test]
+fn a_pending_row_has_exactly_one_place() {
+    let mut scene = Scene::in_order();
+    scene.remove(Family::Index, &Scene::claimed_key(4, "default"));
+    scene.set_counter(2, 3, 0);
+    scene.set_counter(0, 3, 0);
+    assert_eq!(scene.verdict(), ["I7: delivery 4/0 is Pending and has the index keys []"]);
+
+    let mut scene = Scene::in_order();
+    let size = u32::try_from(stored_bytes(2, "acme")).unwrap().to_be_bytes();
+    scene.put(Family::Index, &Scene::claimed_key(2, "acme"), &size);
+    scene.set_counter(1, 3, 1);
+    scene.set_counter(0, 3, 2);
+    assert_eq!(
+        scene.verdict(),
+        ["I7: delivery 2/0 is Pending and has the index keys [DueFirst, Claimed]"]
+    );
+}
+
+#[test]
+fn a_dead_row_has_both_its_keys() {
+    let mut scene = Scene::in_order();
+    let [by_time, _] = Scene::dead_keys(5, "default");
+    scene.remove(Family::Index, &by_time);
+    assert_eq!(scene.verdict(), ["I7: delivery 5/0 is Dead and has the index keys [DeadByTenant]"]);
+}
+
+#[test]
+fn an_index_key_without_its_row_is_an_orphan() {
+    let mut scene = Scene::in_order();
+    scene.remove(Family::Deliveries, &Scene::delivery_key(4));
+    let verdict = scene.verdict_on(Invariant::RowsFitTogether);
+    assert_eq!(
+        verdict,
+        [
+            "hook 4 has no obligation left and is still stored",
+            "the Claimed key of delivery 4/0 has no row"
+        ]
+    );
+}
+
+#[test]
+fn a_due_key_has_its_active_marker() {
+    let mut scene = Scene::in_order();
+    scene.remove(Family::Index, &Scene::active_key(3, "acme"));
+    let second = at(3) / 1000;
+    assert_eq!(
+        scene.verdict(),
+        [format!(
+            "I7: the DueRetry key of delivery 3/0 has no active marker for second {second} of tenant ordinal 1"
+        )]
+    );
+}
+
+#[test]
+fn keys_and_rows_agree_on_time_and_size() {
+    let mut scene = Scene::in_order();
+    scene.put(
+        Family::Deliveries,
+        &Scene::delivery_key(2),
+        &row("pending", at(2) + 1, stored_bytes(2, "acme")),
+    );
+    assert_eq!(
+        scene.verdict(),
+        [format!(
+            "I7: the DueFirst key of delivery 2/0 says {}, and the row says {}",
+            at(2),
+            at(2) + 1
+        )]
+    );
+
+    // A claim that came back after a crash is due later than its row says.
+    scene.put(
+        Family::Deliveries,
+        &Scene::delivery_key(2),
+        &row("pending", at(2) - 1, stored_bytes(2, "acme")),
+    );
+    assert_eq!(scene.verdict(), Vec::<String>::new());
+
+    let mut scene = Scene::in_order();
+    scene.put(
+        Family::Deliveries,
+        &Scene::delivery_key(5),
+        &row("dead", at(5) - 1, stored_bytes(5, "default")),
+    );
+    assert_eq!(scene.verdict().len(), 2);
+
+    let mut scene = Scene::in_order();
+    let stored = stored_bytes(2, "acme");
+    scene.put(Family::Deliveries, &Scene::delivery_key(2), &row("pending", at(2), stored + 1));
+    let says = stored + 1;
+    assert_eq!(
+        scene.verdict_on(Invariant::RowsFitTogether),
+        [
+            format!("delivery 2/0 says its hook has {says} bytes, and it has {stored}"),
+            format!(
+                "the DueFirst key of delivery 2/0 says {stored} bytes, and the row says {says}"
+            )
+        ]
+    );
+}
+
+#[test]
+fn an_index_key_carries_the_ordinal_of_the_hooks_tenant() {
+    let mut scene = Scene::in_order();
+    scene.put(Family::Tenants, &key(b'n', &[b"acme"]), &9_u32.to_be_bytes());
+    let misfits = scene.verdict_on(Invariant::RowsFitTogether);
+    for expected in [
+        "acme has the tenant ordinal 9, which is nobody's",
+        "tenant ordinal 1 is acme, and acme has the ordinal Some(9)",
+        "the DueFirst key of delivery 2/0 has the tenant ordinal 1, and the hook's tenant is acme",
+        "the archive obligation of hook 6 has the tenant ordinal 1, and the hook's tenant is acme",
+    ] {
+        assert!(misfits.contains(&expected.to_owned()), "{misfits:?}");
+    }
+}
+
+#[test]
+fn an_archive_obligation_has_its_hook_and_knows_its_size() {
+    let mut scene = Scene::in_order();
+    scene.remove(Family::Hooks, &6_u64.to_be_bytes());
+    let orphans = [
+        "I7: hook 6 has a cleared marker and is not stored",
+        "I7: the archive obligation of hook 6 has no hook",
+    ];
+    assert_eq!(scene.verdict(), orphans);
+
+    let mut scene = Scene::in_order();
+    scene.put(
+        Family::Index,
+        &key(b'a', &[&6_u64.to_be_bytes()]),
+        &[1_u32.to_be_bytes(), 1_u32.to_be_bytes()].concat(),
+    );
+    let stored = stored_bytes(6, "acme");
+    assert_eq!(
+        scene.verdict(),
+        [format!("I7: the archive obligation of hook 6 says 1 bytes, and the hook has {stored}")]
+    );
+}
+
+#[test]
+fn a_row_that_does_not_decode_is_evidence() {
+    let mut scene = Scene::in_order();
+    scene.put(Family::Index, &[b'Z', 1], b"");
+    scene.put(Family::Counters, &[0, 0, 0, 1, 7], b"7");
+    assert_eq!(
+        scene.verdict(),
+        [
+            "I7: counters row 0000000107 does not start with the version byte 131",
+            "I7: index row 5a01 has the unknown tag 0x5a"
+        ]
+    );
+    scene.put(Family::Counters, &[0, 0, 0, 1, 7], &counter(7));
+    assert_eq!(scene.verdict(), ["I7: index row 5a01 has the unknown tag 0x5a"]);
+}
+
+#[test]
+fn nothing_waits_after_a_drain() {
+    let mut scene = Scene::in_order();
+    scene.moment = Moment::Drained;
+    let waiting: Vec<String> = scene
+        .verdict_on(Invariant::RowsFitTogether)
+        .into_iter()
+        .filter(|words| words.ends_with("still waits after the drain"))
+        .collect();
+    assert_eq!(
+        waiting,
+        [2, 3, 4, 7].map(|seq| format!("delivery {seq}/0 still waits after the drain"))
+    );
+}
+
+// I14
+
+#[test]
+fn a_body_no_client_sent_is_found_out() {
+    let mut scene = Scene::in_order();
+    scene.deliveries[2].body = digest(99);
+    let strange = format!(
+        "I14: hook {} is delivered with the body {}, which no client sent",
+        id(6),
+        digest(99)
+    );
+    assert_eq!(scene.verdict(), [strange]);
+}
+
+#[test]
+fn a_stored_body_that_changed_is_found_out() {
+    let mut scene = Scene::in_order();
+    scene.put(Family::Hooks, &2_u64.to_be_bytes(), &envelope(2, "acme", b"Body 2"));
+    let strange = format!(
+        "I14: hook {} is stored with the body {}, which no client sent",
+        id(2),
+        ankusa_drills_check::Digest::of(b"Body 2")
+    );
+    assert_eq!(scene.verdict(), [strange]);
+}
+
+#[test]
+fn a_body_goes_under_the_id_its_client_was_told() {
+    let mut scene = Scene::in_order();
+    scene.deliveries.push(Delivery { id: id(60), body: digest(6), attempt: 1, accepted: true });
+    assert_eq!(
+        scene.verdict(),
+        [format!(
+            "I14: body {} was acked as hook {} and is delivered as hook {}",
+            digest(6),
+            id(6),
+            id(60)
+        )]
+    );
+}
+
+#[test]
+fn two_bodies_are_never_acked_as_one_hook() {
+    let mut scene = Scene::in_order();
+    scene.requests.push(Request {
+        source: "acme".into(),
+        body: digest(10),
+        outcome: Outcome::Acked { id: id(1) },
+    });
+    assert_eq!(
+        scene.verdict(),
+        [format!(
+            "I14: the bodies {} and {} were both acked as hook {}",
+            digest(1),
+            digest(10),
+            id(1)
+        )]
+    );
+}
+
+#[test]
+fn a_hook_is_stored_under_the_source_it_was_sent_to() {
+    let mut scene = Scene::in_order();
+    scene.requests[1].source = "default".into();
+    assert_eq!(
+        scene.verdict(),
+        [format!("I14: hook {} was sent to default and is stored under acme", id(2))]
+    );
+}

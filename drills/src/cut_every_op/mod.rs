@@ -1,0 +1,144 @@
+//! A power cut at every operation on the disk.
+//!
+//! One node runs under the recorder and takes 2,000 hooks; every operation it asks of the disk is in one totally ordered
+//! log, with every answer and every delivery in its place among them. Then, before each of these operations, the disk is
+//! built as a cut at that moment could have left it, in several shapes, and judged: what was acked by then is there or
+//! was delivered, what was refused is not, counters are counts, rows fit. A sample of the images is given to a real node,
+//! which must come up by itself and deliver the rest.
+//!
+//! The recorded node's fsyncs take [`SYNC_DELAY_US`]: as long as on a real disk, so that whoever answers before the fsync
+//! returns is caught, on a machine whose fsync costs nothing too.
+
+pub mod images;
+pub mod recorder;
+pub mod restarts;
+pub mod timeline;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ankusa_drills_replay::control::Word;
+use ankusa_drills_replay::decode;
+
+use self::images::{Finding, Recording, What};
+use self::recorder::Recorder;
+use self::timeline::Timeline;
+use crate::control;
+use crate::drill::{CannotInject, DrillOptions, OrCannot, Report};
+use crate::journal::Journal;
+use crate::load::{Load, LoadPlan};
+use crate::node::NodeSetup;
+use crate::scratch::Scratch;
+use crate::worker::Worker;
+
+/// Hooks sent while recording.
+const HOOKS: u64 = 2_000;
+
+/// Concurrent clients while recording.
+const CLIENTS: usize = 32;
+
+/// How long an fsync takes at least, in microseconds.
+const SYNC_DELAY_US: u64 = 2_000;
+
+/// Images that fit an automatic run: the stride is chosen so that there are about as many.
+const IMAGES: usize = 3_000;
+
+/// Images a real node is started on.
+const RESTARTS: usize = 20;
+
+/// Longest wait for the recorded node to deliver everything.
+const DRAINED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Runs the drill.
+///
+/// # Errors
+/// When the drill could not do what it is about.
+pub fn run(options: &DrillOptions) -> Result<Report, CannotInject> {
+    let started = Instant::now();
+    control::calibrate(options.seed)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .or_cannot("start a runtime")?;
+    let scratch = Scratch::in_memory()?;
+    let recorder = Recorder::new(&scratch)?;
+    let mut report = Report::new("cut_every_op", options.seed);
+    runtime.block_on(record(options.seed, &scratch, &recorder, &mut report))?;
+
+    let log = recorder.read_log()?;
+    let ops = decode(&log).or_cannot("read the operation log")?;
+    let timeline = Timeline::new(&ops, LoadPlan { seed: options.seed }, HOOKS);
+    let recording =
+        Recording { root: recorder.root(), ops: &ops, timeline: &timeline, seed: options.seed };
+    let stride = options.stride.map_or_else(
+        || default_stride(&timeline),
+        |stride| usize::try_from(stride).unwrap_or(usize::MAX),
+    );
+    let outcome = images::judge_all(recording, stride, &scratch)?;
+    let restarts = runtime.block_on(restarts::judge_some(recording, RESTARTS, &scratch))?;
+
+    report.count("operations", ops.len());
+    report.count("cuts", timeline.cuts().len());
+    report.count("stride", stride);
+    report.count("images", outcome.images.values().sum::<u64>());
+    report.count("images_by_policy", serde_json::json!(outcome.images));
+    report.count("images_opened", outcome.opened);
+    report.count("images_unreadable", count_unreadable(&outcome.findings));
+    report.count("nodes_restarted", RESTARTS);
+    for finding in outcome.findings.into_iter().chain(restarts) {
+        match finding.what {
+            What::Violations(violations) => report.violated(&finding.place, &violations),
+            What::Unreadable(error) => report.violated_by(format!("{}: {error}", finding.place)),
+        }
+    }
+    report.elapsed_ms = started.elapsed().as_millis();
+    Ok(report)
+}
+
+/// Records one node from its first start to its clean stop, with everything delivered in between.
+async fn record(
+    seed: u64,
+    scratch: &Scratch,
+    recorder: &Recorder,
+    report: &mut Report,
+) -> Result<(), CannotInject> {
+    recorder.set(Word::SyncDelayUs, SYNC_DELAY_US)?;
+    let journal = Arc::new(Journal::marking(recorder.log()).or_cannot("open the operation log")?);
+    let worker = Worker::start(seed, Arc::clone(&journal)).await?;
+    let setup = NodeSetup::new(scratch.path(), recorder.root(), &worker.url())?
+        .with_environment(recorder.environment());
+    let node = setup.start().await.or_cannot("start the node under the recorder")?;
+    let next = Arc::new(AtomicU64::new(0));
+    Load::start(CLIENTS, setup.http_port(), LoadPlan { seed }, &next, HOOKS, &journal)
+        .finish()
+        .await;
+    let drained = node.drain(DRAINED_WITHIN).await?;
+    let status = node.stop().await?;
+    let tally = journal.tally();
+    (report.acked, report.refused, report.unknown) = (tally.acked, tally.refused, tally.unknown);
+    if !journal.is_whole() {
+        return Err(CannotInject("a mark could not be written to the operation log".to_owned()));
+    }
+    if next.load(Ordering::SeqCst) < HOOKS || tally.acked == 0 {
+        return Err(CannotInject(format!(
+            "the recorded node acked {} of {HOOKS} hooks",
+            tally.acked
+        )));
+    }
+    if !drained || status != "exit status: 0" {
+        report.violated_by(format!(
+            "the recorded node ended with {status}, its queue drained: {drained}"
+        ));
+    }
+    Ok(())
+}
+
+/// Every how many cuts to look, for about [`IMAGES`] images.
+fn default_stride(timeline: &Timeline) -> usize {
+    (timeline.cuts().len() * images::POLICIES.len()).div_ceil(IMAGES).max(1)
+}
+
+fn count_unreadable(findings: &[Finding]) -> usize {
+    findings.iter().filter(|finding| matches!(finding.what, What::Unreadable(_))).count()
+}

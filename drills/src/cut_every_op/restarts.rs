@@ -1,0 +1,104 @@
+//! Some of the images again, with a real node: it must come up on them by itself, and then keep every promise to the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ankusa_drills_check::{Evidence, Moment, SeqHistory, judge};
+use ankusa_drills_replay::{Disk, Mirror, Policy, Rng};
+
+use super::images::{Finding, NAME_RULE, POLICIES, Recording, What, image_rng};
+use super::timeline::Cut;
+use crate::drill::{CannotInject, OrCannot};
+use crate::journal::Journal;
+use crate::node::{NodeSetup, NotReady, store_below};
+use crate::reader::Reader;
+use crate::scratch::Scratch;
+use crate::worker::Worker;
+
+/// Longest wait for a restarted node to deliver what it owes.
+const DRAINED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Starts a node on `count` images drawn from the seed. Answers what was wrong.
+///
+/// # Errors
+/// When an image cannot be built, or no node be started at all.
+pub async fn judge_some(
+    recording: Recording<'_>,
+    count: usize,
+    scratch: &Scratch,
+) -> Result<Vec<Finding>, CannotInject> {
+    let mut rng = Rng::new(recording.seed.rotate_left(41));
+    let mut drawn: Vec<(Cut, Policy)> = Vec::new();
+    let cuts = recording.timeline.cuts();
+    for _ in 0..count {
+        let cut = cuts.get(rng.up_to(cuts.len().saturating_sub(1)));
+        let policy = POLICIES.get(rng.up_to(POLICIES.len() - 1));
+        drawn.extend(cut.zip(policy).map(|(cut, policy)| (*cut, *policy)));
+    }
+    drawn.sort_by_key(|(cut, _)| cut.end);
+    let mut disk = Disk::new(&recording.root.display().to_string(), NAME_RULE);
+    let mut replayed = 0;
+    let mut findings = Vec::new();
+    for (index, (cut, policy)) in drawn.into_iter().enumerate() {
+        for op in recording.ops.get(replayed..cut.end).unwrap_or_default() {
+            disk.apply(op).or_cannot("replay the recording")?;
+        }
+        replayed = cut.end;
+        let directory = scratch.subdirectory(&format!("restart-{index}"))?;
+        let data_dir = directory.join("data");
+        let mut mirror = Mirror::new(&data_dir).or_cannot("prepare a directory for an image")?;
+        mirror
+            .show(&disk.image(policy, &mut image_rng(recording.seed, cut, policy)))
+            .or_cannot("build an image")?;
+        let place =
+            format!("node restarted after a cut at operation {}, {}", cut.end, policy.name());
+        let found = restart(recording, cut, &directory, &data_dir, scratch).await?;
+        findings.extend(found.into_iter().map(|what| Finding { place: place.clone(), what }));
+        std::fs::remove_dir_all(&directory).or_cannot("remove an image")?;
+    }
+    Ok(findings)
+}
+
+/// Starts a node on an image, lets it deliver what it owes, and judges what was told before the cut against all that was
+/// delivered, before and after.
+async fn restart(
+    recording: Recording<'_>,
+    cut: Cut,
+    directory: &std::path::Path,
+    data_dir: &std::path::Path,
+    scratch: &Scratch,
+) -> Result<Option<What>, CannotInject> {
+    let mut history = SeqHistory::default();
+    let reader = Reader::new(&scratch.subdirectory("logs-restart")?);
+    if let Ok(dump) = reader.dump(&store_below(data_dir)) {
+        history.learn(&dump);
+    }
+    let journal = Arc::new(Journal::new());
+    let worker = Worker::start(recording.seed, Arc::clone(&journal)).await?;
+    let node = match NodeSetup::new(directory, data_dir, &worker.url())?.start().await {
+        Ok(node) => node,
+        Err(NotReady::CannotStart(error)) => {
+            return Err(CannotInject(format!("cannot start the node: {error}")));
+        }
+        Err(down) => return Ok(Some(What::Unreadable(down.to_string()))),
+    };
+    let drained = node.drain(DRAINED_WITHIN).await?;
+    let dump = node.dump().await?;
+    drop(node);
+    let requests = recording.timeline.requests_at(cut, &recording.timeline.unanswered());
+    let mut deliveries = recording.timeline.deliveries_at(cut);
+    deliveries.extend(journal.deliveries());
+    let evidence = Evidence {
+        requests: &requests,
+        deliveries: &deliveries,
+        dump: &dump,
+        history: &history,
+        moment: Moment::Drained,
+    };
+    let violations = judge(&evidence);
+    if !violations.is_empty() {
+        return Ok(Some(What::Violations(violations)));
+    }
+    Ok((!drained)
+        .then(|| What::Unreadable(format!("the queue had not drained after {DRAINED_WITHIN:?}"))))
+}

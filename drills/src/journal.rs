@@ -1,0 +1,232 @@
+//! What clients were told and what the sink saw, written down as it happens.
+//!
+//! Under the recorder each line is also appended to the operation log as a mark, so that it has its place among the
+//! operations on the disk: an answer is written down after it arrived, a delivery before it is answered. Both are on the
+//! safe side: the log never says that something was promised before it was.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ankusa_drills_check::{Delivery, Digest, Outcome, Request};
+use ankusa_drills_replay::oplog::{Kind, encode};
+
+use crate::load::LoadPlan;
+
+/// One line of the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A client was answered. Requests are numbered by the load plan.
+    Answered { number: u64, outcome: Outcome },
+    /// The sink saw a request, and is about to answer it.
+    Seen(Delivery),
+}
+
+impl Event {
+    /// The event as a mark.
+    #[must_use]
+    pub fn to_mark(&self) -> String {
+        match self {
+            Self::Answered { number, outcome: Outcome::Acked { id } } => {
+                format!("acked {number} {id}")
+            }
+            Self::Answered { number, outcome: Outcome::Refused } => format!("refused {number}"),
+            Self::Answered { number, outcome: Outcome::Unknown } => format!("unknown {number}"),
+            Self::Seen(Delivery { id, body, attempt, accepted }) => {
+                format!("seen {id} {body} {attempt} {accepted}")
+            }
+        }
+    }
+
+    /// The event a mark says; nothing when it is none of ours.
+    #[must_use]
+    pub fn from_mark(mark: &[u8]) -> Option<Self> {
+        let words: Vec<&str> = std::str::from_utf8(mark).ok()?.split(' ').collect();
+        let answered =
+            |number: &str, outcome| Some(Self::Answered { number: number.parse().ok()?, outcome });
+        match words.as_slice() {
+            ["acked", number, id] => answered(number, Outcome::Acked { id: (*id).to_owned() }),
+            ["refused", number] => answered(number, Outcome::Refused),
+            ["unknown", number] => answered(number, Outcome::Unknown),
+            ["seen", id, body, attempt, accepted] => Some(Self::Seen(Delivery {
+                id: (*id).to_owned(),
+                body: Digest::from_str(body).ok()?,
+                attempt: attempt.parse().ok()?,
+                accepted: accepted.parse().ok()?,
+            })),
+            _ => None,
+        }
+    }
+}
+
+/// How many requests ended how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub acked: u64,
+    pub refused: u64,
+    pub unknown: u64,
+}
+
+#[derive(Default)]
+struct Pages {
+    /// By the number of the request.
+    answers: BTreeMap<u64, Outcome>,
+    deliveries: Vec<Delivery>,
+    /// How often the sink saw each hook.
+    attempts: BTreeMap<String, u32>,
+    /// The marks could not all be written: the log is of no use.
+    torn: bool,
+}
+
+/// The journal of one drill. Shared by all its clients and the sink.
+#[derive(Default)]
+pub struct Journal {
+    pages: Mutex<Pages>,
+    marks: Option<File>,
+}
+
+impl Journal {
+    /// A journal in memory.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A journal that also marks the operation log at `log`.
+    ///
+    /// # Errors
+    /// When the log cannot be opened.
+    pub fn marking(log: &Path) -> io::Result<Self> {
+        Ok(Self {
+            pages: Mutex::default(),
+            marks: Some(File::options().create(true).append(true).open(log)?),
+        })
+    }
+
+    /// A request is about to be sent: until its answer is written down, its outcome is unknown.
+    pub fn sending(&self, number: u64) {
+        self.pages().answers.insert(number, Outcome::Unknown);
+    }
+
+    /// A client has its answer, or has given up on it.
+    pub fn answered(&self, number: u64, outcome: Outcome) {
+        self.write(&Event::Answered { number, outcome });
+    }
+
+    /// The sink has a request and will answer 2xx, or not.
+    pub fn seen(&self, id: &str, body: Digest, accepts: impl FnOnce(u32) -> bool) -> bool {
+        let mut pages = self.pages();
+        let attempts = pages.attempts.entry(id.to_owned()).or_default();
+        *attempts = attempts.saturating_add(1);
+        let attempt = *attempts;
+        let accepted = accepts(attempt);
+        let delivery = Delivery { id: id.to_owned(), body, attempt, accepted };
+        self.write_on(&mut pages, &Event::Seen(delivery));
+        accepted
+    }
+
+    fn write(&self, event: &Event) {
+        self.write_on(&mut self.pages(), event);
+    }
+
+    /// The lock is held: memory and log tell the same order.
+    fn write_on(&self, pages: &mut Pages, event: &Event) {
+        if let Some(mut log) = self.marks.as_ref() {
+            let mut record = Vec::new();
+            encode(&mut record, Kind::Mark, 0, 0, event.to_mark().as_bytes(), b"");
+            // One write to a file opened for append: it lands whole, in its place.
+            pages.torn |= !matches!(log.write(&record), Ok(written) if written == record.len());
+        }
+        match event {
+            Event::Answered { number, outcome } => {
+                pages.answers.insert(*number, outcome.clone());
+            }
+            Event::Seen(delivery) => pages.deliveries.push(delivery.clone()),
+        }
+    }
+
+    /// Every request sent so far, with how it ended.
+    #[must_use]
+    pub fn requests(&self, plan: &LoadPlan) -> Vec<Request> {
+        self.pages()
+            .answers
+            .iter()
+            .map(|(number, outcome)| plan.request(*number, outcome.clone()))
+            .collect()
+    }
+
+    /// Everything the sink saw so far.
+    #[must_use]
+    pub fn deliveries(&self) -> Vec<Delivery> {
+        self.pages().deliveries.clone()
+    }
+
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        let pages = self.pages();
+        let count = |wanted: fn(&Outcome) -> bool| {
+            u64::try_from(pages.answers.values().filter(|outcome| wanted(outcome)).count())
+                .unwrap_or(u64::MAX)
+        };
+        Tally {
+            acked: count(|outcome| matches!(outcome, Outcome::Acked { .. })),
+            refused: count(|outcome| matches!(outcome, Outcome::Refused)),
+            unknown: count(|outcome| matches!(outcome, Outcome::Unknown)),
+        }
+    }
+
+    /// Whether every mark was written whole.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        !self.pages().torn
+    }
+
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_say_what_the_journal_says() {
+        let id = "01890a5d-ac96-774b-bcce-b302099a8057".to_owned();
+        for event in [
+            Event::Answered { number: 7, outcome: Outcome::Acked { id: id.clone() } },
+            Event::Answered { number: 8, outcome: Outcome::Refused },
+            Event::Answered { number: 9, outcome: Outcome::Unknown },
+            Event::Seen(Delivery { id, body: Digest::of(b"body"), attempt: 2, accepted: false }),
+        ] {
+            assert_eq!(Event::from_mark(event.to_mark().as_bytes()), Some(event));
+        }
+        assert_eq!(Event::from_mark(b"acked x y"), None);
+        assert_eq!(Event::from_mark(b"\xff"), None);
+    }
+
+    #[test]
+    fn attempts_are_counted_by_hook() {
+        let journal = Journal::new();
+        let seen = |id| journal.seen(id, Digest::of(b""), |attempt| attempt > 1);
+        assert_eq!([seen("a"), seen("b"), seen("a"), seen("a")], [false, false, true, true]);
+        let attempts: Vec<(String, u32)> = journal
+            .deliveries()
+            .into_iter()
+            .map(|delivery| (delivery.id, delivery.attempt))
+            .collect();
+        assert_eq!(attempts, [("a".into(), 1), ("b".into(), 1), ("a".into(), 2), ("a".into(), 3)]);
+    }
+
+    #[test]
+    fn a_request_is_unknown_until_its_answer_is_written_down() {
+        let journal = Journal::new();
+        journal.sending(1);
+        journal.sending(2);
+        journal.answered(2, Outcome::Refused);
+        assert_eq!(journal.tally(), Tally { acked: 0, refused: 1, unknown: 1 });
+    }
+}

@@ -1,0 +1,199 @@
+//! SIGKILL at a random moment under load, restart on the same store and ports, again and again.
+//!
+//! After every kill the store is read from its files and judged as it was left: whatever was acked is delivered or there,
+//! counters are counts, rows fit. At the end the node is given the time to deliver what it owes, and is judged again:
+//! every 201 was delivered with its exact bytes, no refused hook ever was.
+//!
+//! A SIGKILL cannot see a missing fsync: what the process wrote stays in the page cache. `cut_every_op` is for that.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ankusa_drills_check::store::{PlaceKind, Store};
+use ankusa_drills_check::{Dump, Evidence, Moment, SeqHistory, judge};
+use ankusa_drills_replay::Rng;
+use tokio::time::sleep;
+
+use crate::drill::{CannotInject, DrillOptions, OrCannot, Report};
+use crate::journal::Journal;
+use crate::load::{Load, LoadPlan};
+use crate::node::{Node, NodeSetup, NotReady};
+use crate::reader::Reader;
+use crate::scratch::Scratch;
+use crate::worker::Worker;
+
+/// Cycles, unless asked otherwise.
+const CYCLES: u64 = 20;
+
+/// Concurrent clients.
+const CLIENTS: usize = 32;
+
+/// The kill comes this long after the load began, in milliseconds.
+const KILL_AFTER_MS: std::ops::Range<u64> = 50..800;
+
+/// Longest wait for the queue to drain at the end.
+const DRAINED_WITHIN: Duration = Duration::from_secs(120);
+
+/// Runs the drill.
+///
+/// # Errors
+/// When the drill could not do what it is about.
+pub fn run(options: &DrillOptions) -> Result<Report, CannotInject> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .or_cannot("start a runtime")?;
+    runtime.block_on(Drill::run(options))
+}
+
+struct Drill {
+    plan: LoadPlan,
+    journal: Arc<Journal>,
+    next: Arc<AtomicU64>,
+    setup: NodeSetup,
+    reader: Reader,
+    history: SeqHistory,
+    report: Report,
+    /// Rows that dispatch had claimed when it was killed.
+    claimed: usize,
+    slowest_ready: Duration,
+}
+
+impl Drill {
+    async fn run(options: &DrillOptions) -> Result<Report, CannotInject> {
+        let started = Instant::now();
+        let scratch = Scratch::on_disk()?;
+        let journal = Arc::new(Journal::new());
+        let worker = Worker::start(options.seed, Arc::clone(&journal)).await?;
+        let setup = NodeSetup::new(scratch.path(), &scratch.subdirectory("data")?, &worker.url())?;
+        let mut drill = Self {
+            plan: LoadPlan { seed: options.seed },
+            journal,
+            next: Arc::default(),
+            setup,
+            reader: Reader::new(&scratch.subdirectory("logs")?),
+            history: SeqHistory::default(),
+            report: Report::new("kill9", options.seed),
+            claimed: 0,
+            slowest_ready: Duration::ZERO,
+        };
+        let mut rng = Rng::new(options.seed);
+        let mut cycles = 0;
+        while goes_on(options, cycles, started) {
+            cycles += 1;
+            let Some(node) = drill.start(&format!("start {cycles}")).await? else { break };
+            let after = Duration::from_millis(
+                KILL_AFTER_MS.start + rng.below(KILL_AFTER_MS.end - KILL_AFTER_MS.start),
+            );
+            drill.load_and_kill(node, after).await?;
+            drill.judge_what_is_left(&format!("after kill {cycles}"));
+        }
+        drill.drain_and_judge().await?;
+        Ok(drill.finish(cycles, started))
+    }
+
+    /// Starts the node. A node that does not come up on its own store is a violation, and the end of the drill.
+    async fn start(&mut self, place: &str) -> Result<Option<Node>, CannotInject> {
+        match self.setup.start().await {
+            Ok(node) => {
+                self.slowest_ready = self.slowest_ready.max(node.ready_after());
+                Ok(Some(node))
+            }
+            Err(NotReady::CannotStart(error)) => {
+                Err(CannotInject(format!("cannot start the node: {error}")))
+            }
+            Err(down) if self.journal.tally().acked == 0 => Err(CannotInject(down.to_string())),
+            Err(down) => {
+                self.report.violated_by(format!("{place}: {down}"));
+                Ok(None)
+            }
+        }
+    }
+
+    async fn load_and_kill(&self, node: Node, after: Duration) -> Result<(), CannotInject> {
+        let load = Load::start(
+            CLIENTS,
+            self.setup.http_port(),
+            self.plan,
+            &self.next,
+            u64::MAX,
+            &self.journal,
+        );
+        sleep(after).await;
+        node.kill()?;
+        load.stop().await;
+        Ok(())
+    }
+
+    /// Judges the store as the kill left it, from its files.
+    fn judge_what_is_left(&mut self, place: &str) {
+        match self.reader.dump(&self.setup.store()) {
+            Ok(dump) => {
+                let store = Store::decode(&dump);
+                self.claimed += store
+                    .places
+                    .values()
+                    .flatten()
+                    .filter(|at| at.kind == PlaceKind::Claimed)
+                    .count();
+                self.judge(place, &dump, Moment::Crash);
+                self.history.learn(&dump);
+            }
+            Err(error) => self.report.violated_by(format!("{place}: {error}")),
+        }
+    }
+
+    async fn drain_and_judge(&mut self) -> Result<(), CannotInject> {
+        let Some(node) = self.start("the last start").await? else { return Ok(()) };
+        if !node.drain(DRAINED_WITHIN).await? {
+            self.report.violated_by(format!(
+                "the queue had not drained {DRAINED_WITHIN:?} after the last start"
+            ));
+        }
+        let dump = node.dump().await?;
+        self.judge("after the drain", &dump, Moment::Drained);
+        let status = node.stop().await?;
+        if status != "exit status: 0" {
+            self.report.violated_by(format!("the node that was asked to stop ended with {status}"));
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self, place: &str, dump: &Dump, moment: Moment) {
+        let (requests, deliveries) = (self.journal.requests(&self.plan), self.journal.deliveries());
+        let evidence = Evidence {
+            requests: &requests,
+            deliveries: &deliveries,
+            dump,
+            history: &self.history,
+            moment,
+        };
+        self.report.violated(place, &judge(&evidence));
+    }
+
+    fn finish(self, cycles: u64, started: Instant) -> Report {
+        let Self { journal, mut report, claimed, slowest_ready, next, .. } = self;
+        let tally = journal.tally();
+        (report.acked, report.refused, report.unknown) =
+            (tally.acked, tally.refused, tally.unknown);
+        report.count("cycles", cycles);
+        report.count("requests", next.load(Ordering::SeqCst));
+        report.count("sink_requests", journal.deliveries().len());
+        report.count("claimed_when_killed", claimed);
+        report.count(
+            "slowest_ready_ms",
+            u64::try_from(slowest_ready.as_millis()).unwrap_or(u64::MAX),
+        );
+        report.elapsed_ms = started.elapsed().as_millis();
+        report
+    }
+}
+
+fn goes_on(options: &DrillOptions, cycles: u64, started: Instant) -> bool {
+    match (options.cycles, options.lasting) {
+        (Some(wanted), _) => cycles < wanted,
+        (None, Some(lasting)) => started.elapsed() < lasting,
+        (None, None) => cycles < CYCLES,
+    }
+}

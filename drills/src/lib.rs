@@ -1,0 +1,28 @@
+//! Crash drills and benches.
+//!
+//! A drill starts real node processes, loads them, breaks something on purpose, and has what is left judged from outside
+//! (`ankusa-drills-check`): by what clients were told, by what the sink saw, and by every row of the store. The binary is
+//! its own node (`ankusa-drills node ...`), so what is drilled is never stale.
+//!
+//! | module | |
+//! |---|---|
+//! | [`drill`] | the table of drills, what they are given and what they answer |
+//! | [`kill9`] | SIGKILL at random moments under load, on one store |
+//! | [`cut_every_op`] | a power cut at every operation on the disk, from one recording |
+//! | [`node`] | a node process: configuration, start, kill, dump |
+//! | [`load`], [`worker`], [`journal`] | clients, the sink, and what both write down |
+//! | [`reader`] | a store's rows, read from its files without the node |
+//! | [`bench`](mod@bench) | the table of benches |
+
+pub mod bench;
+pub mod control;
+pub mod cut_every_op;
+pub mod drill;
+pub mod http;
+pub mod journal;
+pub mod kill9;
+pub mod load;
+pub mod node;
+pub mod reader;
+pub mod scratch;
+pub mod worker;

@@ -1,0 +1,259 @@
+//! The clients: a plan of requests that follows from a seed, and keep-alive connections that carry it out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ankusa_drills_check::{Digest, Outcome, Request};
+use ankusa_drills_replay::Rng;
+use bytes::Bytes;
+use hmac::{Hmac, KeyInit, Mac};
+use hyper::{Method, StatusCode};
+use serde::Deserialize;
+use sha2::Sha256;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::http::{Answer, Connection, NoAnswer};
+use crate::journal::Journal;
+
+/// The sources of a drilled node: each has its own tenant.
+pub const SOURCES: [SourcePlan; 3] = [
+    SourcePlan { id: "alpha", tenant: "acme" },
+    SourcePlan { id: "beta", tenant: "globex" },
+    SourcePlan { id: "gamma", tenant: "default" },
+];
+
+/// The secret every source verifies with, the way GitHub signs.
+pub const SECRET: &str = "a secret known to every client of a drill";
+
+/// The path prefix of ingest.
+pub const PREFIX: &str = "/webhooks";
+
+/// Longest wait for an answer. Longer than any answer of a node that works.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Wait before connecting again to a node that is not there.
+const RECONNECT: Duration = Duration::from_millis(5);
+
+/// A source.
+#[derive(Clone, Copy, Debug)]
+pub struct SourcePlan {
+    pub id: &'static str,
+    pub tenant: &'static str,
+}
+
+/// What is sent: request `n` of a plan is the same whenever it is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadPlan {
+    pub seed: u64,
+}
+
+impl LoadPlan {
+    /// The source request `number` goes to.
+    #[must_use]
+    pub fn source(&self, number: u64) -> SourcePlan {
+        let [alpha, beta, gamma] = SOURCES;
+        match self.rng(number).below(3) {
+            0 => alpha,
+            1 => beta,
+            _ => gamma,
+        }
+    }
+
+    /// The body of request `number`: its number, then bytes of every value, up to 2 KiB or, for one in 64, 16 KiB. Some
+    /// bodies lie in the hooks family and some, beyond 4 KiB, in its blob files.
+    #[must_use]
+    pub fn body(&self, number: u64) -> Vec<u8> {
+        let mut rng = self.rng(number);
+        rng.draw();
+        let most = if rng.below(64) == 0 { 16 << 10 } else { 2 << 10 };
+        let length = 64 + rng.up_to(most - 64);
+        let mut body = format!("drill {} request {number} ", self.seed).into_bytes();
+        while body.len() < length {
+            body.extend_from_slice(&rng.draw().to_le_bytes());
+        }
+        body
+    }
+
+    /// Request `number`, as a ledger has it.
+    #[must_use]
+    pub fn request(&self, number: u64, outcome: Outcome) -> Request {
+        Request {
+            source: self.source(number).id.to_owned(),
+            body: Digest::of(&self.body(number)),
+            outcome,
+        }
+    }
+
+    fn rng(&self, number: u64) -> Rng {
+        Rng::new(self.seed.rotate_left(32) ^ number)
+    }
+}
+
+/// Clients at work.
+pub struct Load {
+    clients: JoinSet<()>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Load {
+    /// Starts `clients` keep-alive clients that post the requests from `next` on, until `next` reaches `end` or they are
+    /// stopped. Every answer goes to the journal.
+    #[must_use]
+    pub fn start(
+        clients: usize,
+        port: u16,
+        plan: LoadPlan,
+        next: &Arc<AtomicU64>,
+        end: u64,
+        journal: &Arc<Journal>,
+    ) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut running = JoinSet::new();
+        for _ in 0..clients {
+            let client = Client {
+                port,
+                plan,
+                next: Arc::clone(next),
+                end,
+                journal: Arc::clone(journal),
+                stop: Arc::clone(&stop),
+            };
+            running.spawn(client.run());
+        }
+        Self { clients: running, stop }
+    }
+
+    /// Lets every client finish the request it is at, and no other.
+    pub async fn stop(self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.finish().await;
+    }
+
+    /// Waits for the last request to be answered.
+    pub async fn finish(mut self) {
+        while self.clients.join_next().await.is_some() {}
+    }
+}
+
+struct Client {
+    port: u16,
+    plan: LoadPlan,
+    next: Arc<AtomicU64>,
+    end: u64,
+    journal: Arc<Journal>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Client {
+    async fn run(self) {
+        let mut kept: Option<Connection> = None;
+        while !self.stop.load(Ordering::SeqCst) {
+            // Connected before a number is drawn: a request that was never sent is in no ledger.
+            let connected = match kept.take() {
+                Some(connection) => Ok(connection),
+                None => Connection::to_port(self.port).await,
+            };
+            let Ok(mut connection) = connected else {
+                sleep(RECONNECT).await;
+                continue;
+            };
+            let number = self.next.fetch_add(1, Ordering::SeqCst);
+            if number >= self.end {
+                return;
+            }
+            self.journal.sending(number);
+            let answer = self.post(&mut connection, number).await;
+            if answer.is_ok() {
+                kept = Some(connection);
+            }
+            self.journal.answered(number, outcome(answer));
+        }
+    }
+
+    async fn post(&self, connection: &mut Connection, number: u64) -> Result<Answer, NoAnswer> {
+        let body = self.plan.body(number);
+        let path = format!("{PREFIX}/{}", self.plan.source(number).id);
+        let signature = sign(&body);
+        let headers =
+            [("x-github-delivery", format!("{number}")), ("x-hub-signature-256", signature)];
+        let headers: Vec<(&str, &str)> =
+            headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        connection.send(Method::POST, &path, &headers, Bytes::from(body), PATIENCE).await
+    }
+}
+
+/// `sha256=` and the HMAC of the body under [`SECRET`].
+#[must_use]
+pub fn sign(body: &[u8]) -> String {
+    // HMAC takes a key of any length.
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()) else {
+        return String::new();
+    };
+    mac.update(body);
+    let digest = Digest::from_bytes(mac.finalize().into_bytes().into());
+    format!("sha256={digest}")
+}
+
+#[derive(Deserialize)]
+struct Accepted {
+    id: String,
+    status: String,
+}
+
+/// What an answer means. Only a 201 promises anything, and every other answer says that nothing was stored.
+fn outcome(answer: Result<Answer, NoAnswer>) -> Outcome {
+    let Ok(Answer { status, body }) = answer else { return Outcome::Unknown };
+    if status != StatusCode::CREATED {
+        return Outcome::Refused;
+    }
+    match serde_json::from_slice::<Accepted>(&body) {
+        Ok(Accepted { id, status }) if status == "accepted" => Outcome::Acked { id },
+        // A 201 that does not say what it accepted still promised it: an id no hook has will be found missing.
+        _ => Outcome::Acked { id: String::from_utf8_lossy(&body).into_owned() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_says_the_same_thing_twice_and_never_the_same_body() {
+        let plan = LoadPlan { seed: 7 };
+        let bodies: std::collections::BTreeSet<Vec<u8>> =
+            (0..500).map(|number| plan.body(number)).collect();
+        assert_eq!(bodies.len(), 500);
+        assert_eq!(plan.body(3), plan.body(3));
+        assert!(bodies.iter().all(|body| (64..(16 << 10) + 8).contains(&body.len())));
+        assert!(bodies.iter().any(|body| body.len() > 4 << 10));
+        let sources: std::collections::BTreeSet<&str> =
+            (0..500).map(|number| plan.source(number).id).collect();
+        assert_eq!(sources.into_iter().collect::<Vec<_>>(), ["alpha", "beta", "gamma"]);
+    }
+
+    #[test]
+    fn an_answer_is_acked_refused_or_unknown() {
+        let answer = |status, body: &'static str| Ok(Answer { status, body: Bytes::from(body) });
+        assert_eq!(
+            outcome(answer(StatusCode::CREATED, r#"{"id":"x","status":"accepted"}"#)),
+            Outcome::Acked { id: "x".into() }
+        );
+        assert_eq!(outcome(answer(StatusCode::CREATED, "?")), Outcome::Acked { id: "?".into() });
+        assert_eq!(
+            outcome(answer(StatusCode::SERVICE_UNAVAILABLE, r#"{"error":"overload"}"#)),
+            Outcome::Refused
+        );
+        assert_eq!(outcome(Err(NoAnswer::TimedOut(PATIENCE))), Outcome::Unknown);
+    }
+
+    #[test]
+    fn a_body_is_signed_as_github_signs() {
+        // As `openssl dgst -sha256 -hmac` has it.
+        assert_eq!(
+            sign(b"{}"),
+            "sha256=4cceb881015806c7f2a8c999dab1e3da6e86f58f6d026b6d3049d055c15af708"
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! The admin port: health, metrics and views of the node, on loopback unless tokens guard it.
+//!
+//! * **Owns:** its connections; the listening socket outlives it.
+//! * **Talks to:** the store (reads), the board.
+//! * **Supervised by:** `front`, one_for_one: it answers while the core is down.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ankusa_actors::supervision::Crash;
+use hyper_util::service::TowerToHyperService;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use super::listener::{Acceptor, Limits, Server};
+use super::routes::{Api, admin_routes};
+
+pub enum AdminServerMsg {
+    /// Panic, for a drill.
+    Crash,
+}
+
+impl Crash for AdminServerMsg {
+    fn crash() -> Self {
+        Self::Crash
+    }
+}
+
+#[derive(Clone)]
+pub struct AdminServerArgs {
+    pub socket: Arc<TcpListener>,
+    pub limits: Limits,
+    pub drain: Duration,
+    pub api: Api,
+}
+
+pub struct AdminServerState {
+    server: Option<Server>,
+    args: AdminServerArgs,
+}
+
+pub struct AdminServer;
+
+impl Actor for AdminServer {
+    type Msg = AdminServerMsg;
+    type State = AdminServerState;
+    type Arguments = AdminServerArgs;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<AdminServerMsg>,
+        args: AdminServerArgs,
+    ) -> Result<AdminServerState, ActorProcessingErr> {
+        let service = TowerToHyperService::new(admin_routes(args.api.clone()));
+        let server = Server::start(Acceptor::tcp(&args.socket)?, args.limits, service);
+        Ok(AdminServerState { server: Some(server), args })
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<AdminServerMsg>,
+        message: AdminServerMsg,
+        _: &mut AdminServerState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            AdminServerMsg::Crash => Err("told to crash".into()),
+        }
+    }
+
+    async fn post_stop(
+        &self,
+        _: ActorRef<AdminServerMsg>,
+        state: &mut AdminServerState,
+    ) -> Result<(), ActorProcessingErr> {
+        if *state.args.api.admin.handles.stopping.borrow() {
+            super::close_socket(&state.args.socket);
+        }
+        if let Some(server) = state.server.take() {
+            server.stop(state.args.drain).await;
+        }
+        Ok(())
+    }
+}

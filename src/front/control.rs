@@ -1,0 +1,110 @@
+//! The control socket: HTTP/1.1 over a unix socket, for whoever owns the host.
+//!
+//! * **Owns:** its connections; the socket file and the listening socket outlive it.
+//! * **Talks to:** the store (reads, reopen), the board, whoever waits for a stop.
+//! * **Supervised by:** `front`, one_for_one.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ankusa_actors::supervision::Crash;
+use hyper_util::service::TowerToHyperService;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use super::listener::{Acceptor, Limits, Server};
+use super::routes::{Control, control_routes};
+
+/// Only the owner may connect.
+const SOCKET_MODE: u32 = 0o600;
+
+/// Binds the socket. A file nobody listens on is a leftover of a killed node and is replaced; a live one is refused.
+pub fn bind(path: &Path) -> io::Result<UnixListener> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match UnixStream::connect(path) {
+        Ok(_alive) => {
+            let text = format!("{} is in use by a running node", path.display());
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
+        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)?,
+        Err(_absent) => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))?;
+    Ok(listener)
+}
+
+pub enum ControlServerMsg {
+    /// Panic, for a drill.
+    Crash,
+}
+
+impl Crash for ControlServerMsg {
+    fn crash() -> Self {
+        Self::Crash
+    }
+}
+
+#[derive(Clone)]
+pub struct ControlServerArgs {
+    pub socket: Arc<UnixListener>,
+    /// Removed at a stop; left by a kill, and replaced at the next start.
+    pub path: PathBuf,
+    pub limits: Limits,
+    pub drain: Duration,
+    pub control: Control,
+}
+
+pub struct ControlServerState {
+    server: Option<Server>,
+    args: ControlServerArgs,
+}
+
+pub struct ControlServer;
+
+impl Actor for ControlServer {
+    type Msg = ControlServerMsg;
+    type State = ControlServerState;
+    type Arguments = ControlServerArgs;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<ControlServerMsg>,
+        args: ControlServerArgs,
+    ) -> Result<ControlServerState, ActorProcessingErr> {
+        let service = TowerToHyperService::new(control_routes(args.control.clone()));
+        let server = Server::start(Acceptor::unix(&args.socket)?, args.limits, service);
+        Ok(ControlServerState { server: Some(server), args })
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<ControlServerMsg>,
+        message: ControlServerMsg,
+        _: &mut ControlServerState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            ControlServerMsg::Crash => Err("told to crash".into()),
+        }
+    }
+
+    async fn post_stop(
+        &self,
+        _: ActorRef<ControlServerMsg>,
+        state: &mut ControlServerState,
+    ) -> Result<(), ActorProcessingErr> {
+        if let Some(server) = state.server.take() {
+            server.stop(state.args.drain).await;
+        }
+        if *state.args.control.api.admin.handles.stopping.borrow() {
+            let _ = fs::remove_file(&state.args.path);
+        }
+        Ok(())
+    }
+}

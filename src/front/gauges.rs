@@ -1,0 +1,118 @@
+//! Samples the state of the node for the gauges.
+//!
+//! * **Owns:** nothing: what a probe cannot read is not set, and the gauge keeps its last value.
+//! * **Talks to:** the store (counters, sizes), dispatch's snapshot.
+//! * **Supervised by:** `front`, one_for_one.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ankusa_actors::admin::Admin;
+use ankusa_actors::model::counters::Field;
+use ankusa_actors::ports::Clock;
+use ankusa_actors::supervision::Crash;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use crate::telemetry::metrics::{DispatchGauges, Metrics, QueueGauges};
+
+pub enum GaugesMsg {
+    /// Sample, then again after the interval.
+    Sample,
+    /// Panic, for a drill.
+    Crash,
+}
+
+impl Crash for GaugesMsg {
+    fn crash() -> Self {
+        Self::Crash
+    }
+}
+
+#[derive(Clone)]
+pub struct GaugesArgs {
+    pub interval: Duration,
+    /// Where the store is: the disk whose free bytes are shown.
+    pub data_dir: PathBuf,
+    pub clock: Arc<dyn Clock>,
+    pub admin: Admin,
+    pub metrics: Arc<Metrics>,
+}
+
+pub struct GaugesState {
+    args: GaugesArgs,
+}
+
+pub struct Gauges;
+
+impl Actor for Gauges {
+    type Msg = GaugesMsg;
+    type State = GaugesState;
+    type Arguments = GaugesArgs;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<GaugesMsg>,
+        args: GaugesArgs,
+    ) -> Result<GaugesState, ActorProcessingErr> {
+        myself.cast(GaugesMsg::Sample)?;
+        Ok(GaugesState { args })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<GaugesMsg>,
+        message: GaugesMsg,
+        state: &mut GaugesState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            GaugesMsg::Sample => {
+                state.sample().await;
+                myself.send_after(state.args.interval, || GaugesMsg::Sample);
+            }
+            GaugesMsg::Crash => return Err("told to crash".into()),
+        }
+        Ok(())
+    }
+}
+
+impl GaugesState {
+    async fn sample(&self) {
+        let GaugesArgs { admin, metrics, data_dir, .. } = &self.args;
+        if let Ok(stats) = admin.store_stats().await {
+            metrics.gauges.set_store(stats);
+        }
+        if let Some(queue) = self.queue() {
+            metrics.gauges.set_queue(queue);
+        }
+        let snapshot = admin.handles.dispatch.snapshot();
+        let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        metrics.gauges.set_dispatch(DispatchGauges {
+            running: count(snapshot.running),
+            claimed: count(snapshot.claimed),
+            claimed_bytes: snapshot.claimed_bytes,
+            runnable: count(snapshot.runnable),
+            breakers_open: count(snapshot.breakers_open),
+        });
+        if let Ok(disk) = rustix::fs::statvfs(data_dir) {
+            let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+            metrics.gauges.set_disk(bytes(disk.f_bavail), bytes(disk.f_blocks));
+        }
+    }
+
+    fn queue(&self) -> Option<QueueGauges> {
+        let admin = &self.args.admin;
+        // A counter is never negative; one that reads so is shown as nothing.
+        let counter =
+            |field| admin.counter(field).ok().map(|count| u64::try_from(count).unwrap_or(0));
+        let oldest = admin.handles.dispatch.snapshot().oldest_due_at_ms;
+        Some(QueueGauges {
+            pending: counter(Field::Pending)?,
+            scheduled: counter(Field::Scheduled)?,
+            inflight: counter(Field::Inflight)?,
+            dead: counter(Field::Dead)?,
+            archive_pending: counter(Field::ArchivePending)?,
+            oldest_due_age_ms: oldest.map_or(0, |at| self.args.clock.now_ms().saturating_sub(at)),
+        })
+    }
+}

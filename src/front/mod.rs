@@ -1,0 +1,47 @@
+//! What others connect to: the ingest listener, the admin port, the control socket.
+
+pub mod admin;
+pub mod auth;
+pub mod control;
+pub mod gauges;
+pub mod ingest;
+pub mod listener;
+pub mod routes;
+mod service;
+
+use std::net::TcpListener;
+
+use ankusa_actors::admin::Admin;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode};
+use serde_json::Value;
+use socket2::SockRef;
+use tracing::debug;
+
+fn json(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// `/ready`, the same on every port.
+async fn ready(admin: &Admin) -> Response<Full<Bytes>> {
+    let (ready, body) = admin.ready().await;
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let mut response = json(status, &body);
+    if !ready {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// Makes the kernel refuse connections from here on: the socket itself is shared by every incarnation of its server, so
+/// dropping one copy would leave callers waiting in its queue.
+fn close_socket(socket: &TcpListener) {
+    if let Err(error) = SockRef::from(socket).shutdown(std::net::Shutdown::Both) {
+        debug!(%error, "cannot shut a listening socket down");
+    }
+}

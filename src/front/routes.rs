@@ -1,0 +1,253 @@
+//! The admin API: one set of routes over two transports, the admin port and the control socket.
+//!
+//! The control socket has the node-local ones too: what only whoever owns the host may do. There its file mode is the
+//! authentication; on the admin port bearer tokens are, once it is bound beyond loopback.
+
+use std::sync::Arc;
+
+use ankusa_actors::admin::{Admin, AdminError, DumpCursor};
+use ankusa_actors::dispatch::dlq::DeadFilter;
+use ankusa_actors::model::ids::Seq;
+use axum::body::Body;
+use axum::extract::{Query, Request, State};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use futures_util::stream;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::auth::{Authorizer, Refused};
+use crate::telemetry::metrics::Metrics;
+
+/// Rows `GET /v1/dlq` answers unless it is asked for another number, and the most it answers.
+const DLQ_LIMIT: usize = 100;
+const DLQ_MAX_LIMIT: usize = 1_000;
+
+/// Hooks `GET /v1/hooks` answers unless it is asked for another number.
+const HOOKS_LIMIT: usize = 100;
+
+/// What every route answers from.
+#[derive(Clone)]
+pub struct Api {
+    pub admin: Admin,
+    pub metrics: Arc<Metrics>,
+    /// The effective config, redacted.
+    pub config: Arc<Value>,
+    pub authorizer: Authorizer,
+}
+
+/// What the control socket can do besides.
+#[derive(Clone)]
+pub struct Control {
+    pub api: Api,
+    pub allow_crash: bool,
+    /// Raised by `POST /v1/stop`.
+    pub stop: Arc<watch::Sender<bool>>,
+}
+
+/// The routes of the admin port.
+pub fn admin_routes(api: Api) -> Router {
+    let open = Router::new().route("/health", get(health)).route("/ready", get(ready));
+    let guarded = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/v1/config", get(config))
+        .route("/v1/wal", get(wal))
+        .route("/v1/dlq", get(dlq))
+        .layer(middleware::from_fn_with_state(api.authorizer.clone(), authorize));
+    open.merge(guarded).fallback(not_found).method_not_allowed_fallback(not_found).with_state(api)
+}
+
+/// The same and the node-local ones.
+pub fn control_routes(control: Control) -> Router {
+    let local = Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/tree", get(tree))
+        .route("/v1/hooks", get(hooks))
+        .route("/v1/dump", get(dump))
+        .route("/v1/store/reopen", post(reopen))
+        .route("/v1/crash", post(crash))
+        .route("/v1/stop", post(stop))
+        .with_state(control.clone());
+    admin_routes(control.api).merge(local)
+}
+
+async fn not_found() -> Response {
+    refuse(StatusCode::NOT_FOUND, &json!({"error": "not_found"}))
+}
+
+fn refuse(status: StatusCode, body: &Value) -> Response {
+    (status, Json(body.clone())).into_response()
+}
+
+/// Which scope a route takes: its resource, read.
+fn scope_of(path: &str) -> &'static str {
+    match path {
+        "/metrics" => "metrics:read",
+        "/v1/config" => "config:read",
+        "/v1/wal" => "wal:read",
+        "/v1/dlq" => "dlq:read",
+        _unlisted => "*",
+    }
+}
+
+async fn authorize(State(authorizer): State<Authorizer>, request: Request, next: Next) -> Response {
+    match authorizer.check(request.headers(), scope_of(request.uri().path())) {
+        Ok(()) => next.run(request).await,
+        Err(Refused::Unauthorized) => {
+            let mut answer = refuse(StatusCode::UNAUTHORIZED, &json!({"error": "unauthorized"}));
+            let bearer = axum::http::HeaderValue::from_static("Bearer");
+            answer.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+            answer
+        }
+        Err(Refused::Forbidden(scope)) => {
+            refuse(StatusCode::FORBIDDEN, &json!({"error": "forbidden", "scope": scope}))
+        }
+    }
+}
+
+async fn health(State(api): State<Api>) -> Json<Value> {
+    Json(api.admin.health())
+}
+
+async fn ready(State(api): State<Api>) -> Response {
+    super::ready(&api.admin).await.map(Body::new)
+}
+
+async fn metrics(State(api): State<Api>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], api.metrics.encode())
+}
+
+async fn config(State(api): State<Api>) -> Json<Value> {
+    Json(api.config.as_ref().clone())
+}
+
+async fn wal(State(api): State<Api>) -> Json<Value> {
+    Json(api.admin.wal().await)
+}
+
+/// A query parameter that must be a number, with the field named when it is none.
+fn number<T: std::str::FromStr>(
+    text: Option<&String>,
+    field: &'static str,
+) -> Result<Option<T>, Response> {
+    let parsed = text.map(|text| text.parse::<T>()).transpose();
+    let invalid = json!({"error": "invalid_filter", "field": field});
+    parsed.map_err(|_not_a_number| refuse(StatusCode::BAD_REQUEST, &invalid))
+}
+
+#[derive(Deserialize)]
+struct DlqQuery {
+    source_id: Option<String>,
+    since: Option<String>,
+    limit: Option<String>,
+}
+
+async fn dlq(
+    State(api): State<Api>,
+    Query(query): Query<DlqQuery>,
+) -> Result<Json<Value>, Response> {
+    let since_ms = number(query.since.as_ref(), "since")?;
+    let limit = number::<i64>(query.limit.as_ref(), "limit")?;
+    let limit =
+        limit.map_or(DLQ_LIMIT, |limit| usize::try_from(limit.max(0)).unwrap_or(DLQ_MAX_LIMIT));
+    let filter = DeadFilter { source_id: query.source_id, since_ms };
+    let dead = api.admin.dlq(&filter, limit.min(DLQ_MAX_LIMIT)).await.map_err(failed)?;
+    Ok(Json(dead))
+}
+
+async fn status(State(control): State<Control>) -> Json<Value> {
+    Json(control.api.admin.status())
+}
+
+async fn tree(State(control): State<Control>) -> Json<Value> {
+    Json(control.api.admin.tree())
+}
+
+#[derive(Deserialize)]
+struct HooksQuery {
+    after: Option<String>,
+    limit: Option<String>,
+}
+
+async fn hooks(
+    State(control): State<Control>,
+    Query(query): Query<HooksQuery>,
+) -> Result<Json<Value>, Response> {
+    let after = Seq(number(query.after.as_ref(), "after")?.unwrap_or(0));
+    let limit = number(query.limit.as_ref(), "limit")?.unwrap_or(HOOKS_LIMIT);
+    Ok(Json(control.api.admin.hooks(after, limit).await.map_err(failed)?))
+}
+
+/// Streams line by line: a dump is never held in memory. An error on the way breaks the connection, so that a dump cut
+/// short cannot be taken for a whole one: the last line of a whole one says `end`.
+async fn dump(State(control): State<Control>) -> Response {
+    let admin = control.api.admin;
+    let pages = stream::try_unfold(Some(DumpCursor::default()), move |cursor| {
+        let admin = admin.clone();
+        async move {
+            let Some(cursor) = cursor else { return Ok::<_, AdminError>(None) };
+            let page = admin.dump(cursor).await?;
+            Ok(Some((page.lines, page.next)))
+        }
+    });
+    ([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(pages)).into_response()
+}
+
+async fn reopen(State(control): State<Control>) -> Response {
+    match control.api.admin.handles.store.reopen().await {
+        Ok(()) => Json(json!({"status": "reopened"})).into_response(),
+        Err(why) => failed(AdminError::StoreUnavailable(why)),
+    }
+}
+
+#[derive(Deserialize)]
+struct CrashQuery {
+    child: Option<String>,
+}
+
+async fn crash(State(control): State<Control>, Query(query): Query<CrashQuery>) -> Response {
+    if !control.allow_crash {
+        let message = "set control.allow_crash: true to allow this";
+        return refuse(
+            StatusCode::FORBIDDEN,
+            &json!({"error": "crash_not_allowed", "message": message}),
+        );
+    }
+    let child = query.child.unwrap_or_default();
+    match control.api.admin.crash(&child) {
+        Ok(()) => Json(json!({"status": "crashed", "child": child})).into_response(),
+        Err(error) => failed(error),
+    }
+}
+
+async fn stop(State(control): State<Control>) -> Json<Value> {
+    control.stop.send_replace(true);
+    Json(json!({"status": "stopping"}))
+}
+
+fn failed(error: AdminError) -> Response {
+    let name = error.to_string();
+    match error {
+        AdminError::StoreUnavailable(message) => {
+            let body = json!({"error": name, "message": message});
+            let headers =
+                HeaderMap::from_iter([(RETRY_AFTER, axum::http::HeaderValue::from_static("1"))]);
+            (StatusCode::SERVICE_UNAVAILABLE, headers, Json(body)).into_response()
+        }
+        AdminError::RoleNotEnabled(role) => {
+            refuse(StatusCode::CONFLICT, &json!({"error": name, "role": role}))
+        }
+        AdminError::CorruptValue { family, key, reason } => {
+            let body = json!({"error": name, "family": family, "key": key, "reason": reason});
+            refuse(StatusCode::INTERNAL_SERVER_ERROR, &body)
+        }
+        AdminError::NoSuchChild(child) => {
+            refuse(StatusCode::NOT_FOUND, &json!({"error": name, "child": child}))
+        }
+    }
+}

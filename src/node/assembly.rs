@@ -1,0 +1,224 @@
+//! From a configuration to a running node: the real ports, the sources, the children of `front`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ankusa_actors::admin::Admin;
+use ankusa_actors::model::egress::Egress;
+use ankusa_actors::model::forward::ForwardPolicy;
+use ankusa_actors::model::source::SourceSpec;
+use ankusa_actors::model::value_version::ValueVersion;
+use ankusa_actors::node::{Handles, Node, NodeSettings, Ports, Roles};
+use ankusa_actors::ports::Clock;
+use ankusa_actors::sources::{Source, Sources};
+use ankusa_actors::supervision::{ChildSpec, Shutdown, Slot};
+use ankusa_actors::tree::{Front, MakeFront};
+use tokio::sync::watch;
+
+use super::sockets::Sockets;
+use crate::config::{self, Config, Role};
+use crate::front::admin::{AdminServer, AdminServerArgs};
+use crate::front::auth::Authorizer;
+use crate::front::control::{ControlServer, ControlServerArgs};
+use crate::front::gauges::{Gauges, GaugesArgs};
+use crate::front::ingest::{IngestServer, IngestServerArgs};
+use crate::front::listener::Limits;
+use crate::front::routes::{Api, Control};
+use crate::host::{HostClock, HostEntropy};
+use crate::rocks::{RocksEngine, RocksOptions, WriteBuffers};
+use crate::sinks::{self, Outbound};
+use crate::telemetry::metrics::Metrics;
+
+/// The version every answer and log line names.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How long the admin port and the control socket wait for requests under way at a stop.
+const DRAIN_ADMIN: Duration = Duration::from_secs(1);
+
+/// What a listener gets on top of its own drain before it is killed.
+const STOP_EXTRA: Duration = Duration::from_secs(5);
+
+type BootError = Box<dyn std::error::Error + Send + Sync>;
+
+pub(super) async fn start(
+    config: &Config,
+    stop: Arc<watch::Sender<bool>>,
+) -> Result<Node, BootError> {
+    let clock: Arc<dyn Clock> = Arc::new(HostClock);
+    let metrics = Arc::new(Metrics::new(config));
+    let sources = Arc::new(sources(config, &clock)?);
+    // Before anything is opened: a second node on this directory fails here, not in the database.
+    let sockets = Sockets::bind(config)?;
+    let store = config.instance_dir().join("store");
+    let ports = Ports {
+        engine: Arc::new(RocksEngine::new(store, rocks_options(config))),
+        clock: Arc::clone(&clock),
+        entropy: Arc::new(HostEntropy),
+        events: Arc::clone(&metrics) as _,
+    };
+    let settings = settings(config);
+    let parts = FrontParts {
+        config: config.clone(),
+        settings: settings.clone(),
+        sockets,
+        clock,
+        metrics,
+        stop,
+    };
+    let front: MakeFront = Arc::new(move |handles| parts.children(handles));
+    Node::start(ports, settings, sources, front).await
+}
+
+fn settings(config: &Config) -> NodeSettings {
+    NodeSettings {
+        instance: config.node.instance.clone(),
+        roles: Roles {
+            edge: config.has_role(Role::Edge),
+            dispatch: config.has_role(Role::Dispatch),
+            storage: config.has_role(Role::Storage),
+        },
+        value_version: match config.queue.value_version {
+            0 => ValueVersion::V0,
+            _one => ValueVersion::V1,
+        },
+        ingest: config.http.ingest(),
+        batcher: config.batcher.clone(),
+        tenants: config.tenants.clone(),
+        store: config.store.clone(),
+        dispatch: config.dispatch.clone(),
+    }
+}
+
+fn rocks_options(config: &Config) -> RocksOptions {
+    let rocksdb = &config.queue.rocksdb;
+    RocksOptions {
+        block_cache_bytes: rocksdb.block_cache_bytes,
+        bloom_bits_per_key: rocksdb.bloom_bits_per_key,
+        max_open_files: rocksdb.max_open_files,
+        write_buffers: WriteBuffers {
+            hooks_bytes: rocksdb.write_buffer_bytes,
+            ..WriteBuffers::default()
+        },
+        max_background_jobs: rocksdb.max_background_jobs,
+        open_deadline_ms: config.store.open_deadline_ms,
+    }
+}
+
+fn sources(config: &Config, clock: &Arc<dyn Clock>) -> Result<Sources, BootError> {
+    let egress = Egress::new(&config.egress).map_err(|error| format!("egress: {error}"))?;
+    let outbound = Outbound::new(egress, Arc::clone(clock));
+    config.sources.iter().map(|(id, spec)| source(id, spec, &outbound)).collect()
+}
+
+fn source(id: &str, spec: &SourceSpec, outbound: &Outbound) -> Result<Source, BootError> {
+    let verifier = spec.verify.build().map_err(|error| format!("sources.{id}.verify.{error}"))?;
+    let sinks = spec.sinks.iter().enumerate().map(|(ix, sink)| {
+        sinks::build(sink, outbound)
+            .map_err(|error| format!("sources.{id}.sinks[{ix}].{error}").into())
+    });
+    let sinks = sinks.collect::<Result<Vec<_>, BootError>>()?;
+    Ok(Source {
+        id: id.to_owned(),
+        tenant: spec.tenant.clone(),
+        verifier,
+        on_verify_failure: spec.on_verify_failure,
+        modules: Source::modules_of(&sinks),
+        sinks,
+        forward: ForwardPolicy::new(spec.forward_headers.as_deref()),
+        trust_url_tenant: spec.trust_url_tenant,
+    })
+}
+
+/// What the children of `front` are made from, at every start of it.
+struct FrontParts {
+    config: Config,
+    settings: NodeSettings,
+    sockets: Sockets,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    stop: Arc<watch::Sender<bool>>,
+}
+
+impl FrontParts {
+    fn children(&self, handles: &Handles) -> Front {
+        let admin = Admin::new(handles.clone(), self.settings.clone(), VERSION);
+        let mut before = vec![self.control(&admin), self.gauges(&admin)];
+        before.extend(self.admin(&admin));
+        Front { before, after: self.ingest(&admin, handles).into_iter().collect() }
+    }
+
+    fn limits(&self) -> Limits {
+        let http = &self.config.http;
+        Limits {
+            header_timeout: Duration::from_millis(http.header_timeout_ms),
+            max_connections: http.max_connections,
+            max_headers: http.max_headers,
+            max_header_bytes: http.max_header_bytes,
+        }
+    }
+
+    fn api(&self, admin: &Admin, authorizer: Authorizer) -> Api {
+        Api {
+            admin: admin.clone(),
+            metrics: Arc::clone(&self.metrics),
+            config: Arc::new(config::redacted(&self.config)),
+            authorizer,
+        }
+    }
+
+    fn control(&self, admin: &Admin) -> ChildSpec {
+        let args = ControlServerArgs {
+            socket: Arc::clone(&self.sockets.control),
+            path: self.sockets.control_path.clone(),
+            limits: self.limits(),
+            drain: DRAIN_ADMIN,
+            control: Control {
+                // The file mode is the authentication.
+                api: self.api(admin, Authorizer::default()),
+                allow_crash: self.config.control.allow_crash,
+                stop: Arc::clone(&self.stop),
+            },
+        };
+        let shutdown = Shutdown::Stop(DRAIN_ADMIN + STOP_EXTRA);
+        ChildSpec::new("control", shutdown, &Slot::default(), move || (ControlServer, args.clone()))
+    }
+
+    fn gauges(&self, admin: &Admin) -> ChildSpec {
+        let args = GaugesArgs {
+            interval: Duration::from_millis(self.config.admin.gauge_interval_ms),
+            data_dir: self.config.instance_dir(),
+            clock: Arc::clone(&self.clock),
+            admin: admin.clone(),
+            metrics: Arc::clone(&self.metrics),
+        };
+        let shutdown = Shutdown::Stop(STOP_EXTRA);
+        ChildSpec::new("gauges", shutdown, &Slot::default(), move || (Gauges, args.clone()))
+    }
+
+    fn admin(&self, admin: &Admin) -> Option<ChildSpec> {
+        let args = AdminServerArgs {
+            socket: Arc::clone(self.sockets.admin.as_ref()?),
+            limits: self.limits(),
+            drain: DRAIN_ADMIN,
+            api: self.api(admin, Authorizer::new(&self.config.admin.tokens)),
+        };
+        let shutdown = Shutdown::Stop(DRAIN_ADMIN + STOP_EXTRA);
+        let make = move || (AdminServer, args.clone());
+        Some(ChildSpec::new("admin", shutdown, &Slot::default(), make))
+    }
+
+    fn ingest(&self, admin: &Admin, handles: &Handles) -> Option<ChildSpec> {
+        let drain = Duration::from_millis(self.config.shutdown.drain_ms);
+        let args = IngestServerArgs {
+            socket: Arc::clone(self.sockets.ingest.as_ref()?),
+            limits: self.limits(),
+            body_timeout: Duration::from_millis(self.config.http.body_timeout_ms),
+            drain,
+            ingest: Arc::clone(&handles.ingest),
+            admin: admin.clone(),
+        };
+        let shutdown = Shutdown::Stop(drain + STOP_EXTRA);
+        let make = move || (IngestServer, args.clone());
+        Some(ChildSpec::new("ingest", shutdown, &Slot::default(), make))
+    }
+}

@@ -1,0 +1,239 @@
+//! An open database.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::{io, path::Path};
+
+use ankusa_actors::model::batch::{Batch, Change};
+use ankusa_actors::model::cf::Cf;
+use ankusa_actors::ports::{Direction, Kv, KvError, Lane, Page, Scan, StoreStats};
+use async_trait::async_trait;
+use rocksdb::{
+    ColumnFamily, DB, DBPinnableSlice, DBRawIterator, ReadOptions, WriteBatch, WriteOptions,
+};
+
+use super::error::{kv_error, not_running};
+use super::stats;
+use super::threads::Worker;
+
+/// Keys that are looked up where they are asked for; more go to the blocking pool, which costs 32 us to reach.
+const INLINE_KEYS_MAX: usize = 4;
+
+/// A row's head in a write batch: its tag, its family, two lengths.
+const ROW_HEAD_BYTES: usize = 16;
+
+/// RocksDB behind the store's port. Dropping it closes it, once the last call into it has returned.
+pub struct RocksKv {
+    commit: Worker<Batch>,
+    sync: Worker<()>,
+    database: Arc<Database>,
+}
+
+impl RocksKv {
+    /// Starts the threads of the commit path. `closed` is hung up on once the files are closed.
+    pub(super) fn over(db: DB, closed: mpsc::Sender<()>) -> io::Result<Self> {
+        let database = Arc::new(Database {
+            db,
+            reading: ReadOptions::default(),
+            writing: unsynced(),
+            closing: AtomicBool::new(false),
+            _closed: closed,
+        });
+        let applies = Arc::clone(&database);
+        let syncs = Arc::clone(&database);
+        Ok(Self {
+            commit: Worker::one_by_one("ankusa-commit", "apply", move |batch| {
+                applies.apply(&batch)
+            })?,
+            sync: Worker::all_at_once("ankusa-sync", "sync", move || syncs.sync())?,
+            database,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.database.db.path()
+    }
+
+    /// Runs `call` where it may wait for the disk.
+    async fn off_the_runtime<T: Send + 'static>(
+        &self,
+        op: &'static str,
+        call: impl FnOnce(&Database) -> Result<T, KvError> + Send + 'static,
+    ) -> Result<T, KvError> {
+        let database = Arc::clone(&self.database);
+        match tokio::task::spawn_blocking(move || call(&database)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(not_running(op, "the blocking call did not finish")),
+        }
+    }
+}
+
+impl Drop for RocksKv {
+    fn drop(&mut self) {
+        self.database.closing.store(true, Ordering::Relaxed);
+        // Before the threads are joined: a write that waits for a flush is let go by this, and by nothing else.
+        self.database.db.cancel_all_background_work(true);
+    }
+}
+
+#[async_trait]
+impl Kv for RocksKv {
+    async fn apply(&self, batch: Batch, lane: Lane) -> Result<(), KvError> {
+        match lane {
+            Lane::Commit => self.commit.ask(batch).await,
+            Lane::Background => {
+                self.off_the_runtime("apply", move |database| database.apply(&batch)).await
+            }
+        }
+    }
+
+    async fn sync(&self) -> Result<(), KvError> {
+        self.sync.ask(()).await
+    }
+
+    fn get(&self, cf: Cf, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        self.database.get(cf, key)
+    }
+
+    async fn multi_get(&self, cf: Cf, keys: Vec<Vec<u8>>) -> Result<Vec<Option<Vec<u8>>>, KvError> {
+        if keys.len() <= INLINE_KEYS_MAX {
+            return keys.iter().map(|key| self.database.get(cf, key)).collect();
+        }
+        self.off_the_runtime("multi_get", move |database| database.multi_get(cf, &keys)).await
+    }
+
+    async fn scan(&self, scan: Scan) -> Result<Page, KvError> {
+        self.off_the_runtime("scan", move |database| database.scan(scan)).await
+    }
+
+    async fn stats(&self) -> Result<StoreStats, KvError> {
+        self.off_the_runtime("stats", |database| stats::read(&database.db)).await
+    }
+}
+
+/// What the threads and the blocking calls share. The last of them closes the files.
+struct Database {
+    db: DB,
+    reading: ReadOptions,
+    writing: WriteOptions,
+    /// Long reads give up.
+    closing: AtomicBool,
+    /// After `db`, so that it is dropped after it.
+    _closed: mpsc::Sender<()>,
+}
+
+/// Into the log and the memtables, and no further: durability is the sync's.
+fn unsynced() -> WriteOptions {
+    let mut options = WriteOptions::default();
+    options.set_sync(false);
+    options
+}
+
+impl Database {
+    fn apply(&self, batch: &Batch) -> Result<(), KvError> {
+        let families = self.families("apply")?;
+        let bytes = batch.bytes() + batch.len() * ROW_HEAD_BYTES;
+        let mut rows = WriteBatch::with_capacity_bytes(bytes);
+        for change in batch.changes() {
+            match change {
+                Change::Put { cf, key, value } => rows.put_cf(families[cf.index()], key, value),
+                Change::Delete { cf, key } => rows.delete_cf(families[cf.index()], key),
+                Change::Merge { cf, key, operand } => {
+                    rows.merge_cf(families[cf.index()], key, operand);
+                }
+            }
+        }
+        self.db.write_opt(rows, &self.writing).map_err(|error| kv_error("apply", error))
+    }
+
+    fn sync(&self) -> Result<(), KvError> {
+        self.db.flush_wal(true).map_err(|error| kv_error("sync", error))
+    }
+
+    fn get(&self, cf: Cf, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        let family = family(&self.db, cf, "get")?;
+        let found = self.db.get_pinned_cf_opt(family, key, &self.reading);
+        owned(found).map_err(|error| kv_error("get", error))
+    }
+
+    fn multi_get(&self, cf: Cf, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, KvError> {
+        let family = family(&self.db, cf, "multi_get")?;
+        let found = self.db.batched_multi_get_cf_opt(family, keys, false, &self.reading);
+        let answers = found.into_iter().map(owned).collect::<Result<_, _>>();
+        answers.map_err(|error| kv_error("multi_get", error))
+    }
+
+    fn scan(&self, scan: Scan) -> Result<Page, KvError> {
+        let Scan { cf, range, direction, max_rows, max_bytes } = scan;
+        if range.start >= range.end {
+            return Ok(Page::default());
+        }
+        let family = family(&self.db, cf, "scan")?;
+        let mut reading = ReadOptions::default();
+        // Both bounds keep the iterator out of deleted rows beyond the range, which it would step over one by one.
+        reading.set_iterate_lower_bound(range.start);
+        reading.set_iterate_upper_bound(range.end);
+        let mut rows = self.db.raw_iterator_cf_opt(family, reading);
+        match direction {
+            Direction::Forward => rows.seek_to_first(),
+            Direction::Reverse => rows.seek_to_last(),
+        }
+        let page = self.fill(&mut rows, direction, max_rows, max_bytes)?;
+        // An iterator that met damage only looks as if it had reached the end.
+        rows.status().map_err(|error| kv_error("scan", error))?;
+        Ok(page)
+    }
+
+    fn fill(
+        &self,
+        rows: &mut DBRawIterator<'_>,
+        direction: Direction,
+        max_rows: usize,
+        max_bytes: usize,
+    ) -> Result<Page, KvError> {
+        let mut page = Page::default();
+        let mut bytes = 0;
+        while let Some((key, value)) = rows.item() {
+            let full = !page.pairs.is_empty() && bytes >= max_bytes;
+            if full || page.pairs.len() >= max_rows {
+                page.more = true;
+                break;
+            }
+            if self.closing.load(Ordering::Relaxed) {
+                return Err(not_running("scan", "the database is closing"));
+            }
+            bytes += key.len() + value.len();
+            page.pairs.push((key.to_vec(), value.to_vec()));
+            match direction {
+                Direction::Forward => rows.next(),
+                Direction::Reverse => rows.prev(),
+            }
+        }
+        Ok(page)
+    }
+
+    /// All handles at once: a look-up by name a row would cost more than writing it.
+    fn families(&self, op: &'static str) -> Result<[&ColumnFamily; Cf::ALL.len()], KvError> {
+        let mut handles = [family(&self.db, Cf::Default, op)?; Cf::ALL.len()];
+        for cf in Cf::ALL {
+            handles[cf.index()] = family(&self.db, cf, op)?;
+        }
+        Ok(handles)
+    }
+}
+
+/// Every family was opened with the database, so this finds it.
+pub(super) fn family<'a>(
+    db: &'a DB,
+    cf: Cf,
+    op: &'static str,
+) -> Result<&'a ColumnFamily, KvError> {
+    db.cf_handle(cf.name()).ok_or_else(|| not_running(op, "a family is not open"))
+}
+
+fn owned(
+    found: Result<Option<DBPinnableSlice<'_>>, rocksdb::Error>,
+) -> Result<Option<Vec<u8>>, rocksdb::Error> {
+    Ok(found?.map(|value| value.to_vec()))
+}

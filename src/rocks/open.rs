@@ -1,0 +1,162 @@
+//! Opening and closing the database.
+//!
+//! An open that fails leaves the directory as it was, but for RocksDB's own `LOG` and `LOCK`: nothing is ever deleted,
+//! and a store that cannot be read is never treated as empty.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ankusa_actors::model::failure::FailureClass;
+use ankusa_actors::ports::{Engine, Kv, KvError, OpenError};
+use async_trait::async_trait;
+use rocksdb::DB;
+use tokio::sync::oneshot;
+
+use super::error::{class_of, class_of_io, not_running};
+use super::kv::RocksKv;
+use super::options::RocksOptions;
+use super::{probe, stats};
+
+const GIB: u64 = 1 << 30;
+
+/// Opens the database in one directory.
+pub struct RocksEngine {
+    path: PathBuf,
+    options: RocksOptions,
+    /// Hung up on when the files of the last open are closed.
+    closed: Mutex<Option<mpsc::Receiver<()>>>,
+    /// An open that was given up on and what was said of it.
+    overdue: Mutex<Option<(JoinHandle<()>, OpenError)>>,
+}
+
+impl RocksEngine {
+    /// The database lives in `path`, which is made at the first open.
+    pub fn new(path: impl Into<PathBuf>, options: RocksOptions) -> Self {
+        Self { path: path.into(), options, closed: Mutex::new(None), overdue: Mutex::new(None) }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// While an open that was given up on reads on, it holds `LOCK`: the next would only say that.
+    fn still_overdue(&self) -> Option<OpenError> {
+        let overdue = lock(&self.overdue);
+        overdue.as_ref().filter(|(opener, _)| !opener.is_finished()).map(|(_, error)| error.clone())
+    }
+
+    fn refused(&self, class: FailureClass, detail: impl Into<String>) -> OpenError {
+        OpenError { path: self.path.clone(), class, detail: detail.into() }
+    }
+
+    fn refused_by_io(&self, what: &str, error: &io::Error) -> OpenError {
+        self.refused(class_of_io(error), format!("{what}: {error}"))
+    }
+
+    fn deadline(&self) -> Duration {
+        let replay_ms = stats::wal_bytes(&self.path).saturating_mul(1_000) / GIB;
+        Duration::from_millis(self.options.open_deadline_ms.saturating_add(replay_ms))
+    }
+}
+
+#[async_trait]
+impl Engine for RocksEngine {
+    async fn open(&self) -> Result<Box<dyn Kv>, OpenError> {
+        if let Some(error) = self.still_overdue() {
+            return Err(error);
+        }
+        let (told, opened) = oneshot::channel();
+        let (path, options) = (self.path.clone(), self.options);
+        // A thread of its own, not the blocking pool: one that reads for ever must not keep the process from ending.
+        let opener = std::thread::Builder::new().name("ankusa-open".to_owned());
+        let started = opener.spawn(move || {
+            // Too late, it is dropped here and so closed again.
+            let _ = told.send(open_blocking(&path, &options));
+        });
+        let opener =
+            started.map_err(|error| self.refused_by_io("cannot start a thread", &error))?;
+        let deadline = self.deadline();
+        let db = match tokio::time::timeout(deadline, opened).await {
+            Ok(Ok(Ok(db))) => db,
+            Ok(Ok(Err((class, detail)))) => return Err(self.refused(class, detail)),
+            Ok(Err(_)) => return Err(self.refused(FailureClass::Other, "opening it panicked")),
+            Err(_) => {
+                let error = self.refused(FailureClass::Corruption, overdue(deadline));
+                *lock(&self.overdue) = Some((opener, error.clone()));
+                return Err(error);
+            }
+        };
+        let (closes, closed) = mpsc::channel();
+        let kv = RocksKv::over(db, closes)
+            .map_err(|error| self.refused_by_io("cannot start a thread", &error))?;
+        *lock(&self.closed) = Some(closed);
+        Ok(Box::new(kv))
+    }
+
+    async fn close(&self, kv: Box<dyn Kv>) {
+        let closed = lock(&self.closed).take();
+        let closing = tokio::task::spawn_blocking(move || {
+            drop(kv);
+            // Nothing is ever sent: this returns when the last call into the database has.
+            let _ = closed.map(|closed| closed.recv());
+        });
+        let _ = closing.await;
+    }
+
+    async fn probe_disk(&self) -> Result<(), KvError> {
+        let path = self.path.clone();
+        let probed = tokio::task::spawn_blocking(move || probe::write_synced(&path)).await;
+        let written =
+            probed.map_err(|_| not_running("probe", "the blocking call did not finish"))?;
+        written.map_err(|error| KvError {
+            class: class_of_io(&error),
+            op: "probe",
+            detail: error.to_string(),
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn overdue(deadline: Duration) -> String {
+    format!(
+        "no result within {} ms; a damaged file can keep the database reading for ever, and a very slow disk needs a \
+         longer store.open_deadline_ms",
+        deadline.as_millis()
+    )
+}
+
+fn open_blocking(path: &Path, options: &RocksOptions) -> Result<DB, (FailureClass, String)> {
+    let io_error = |error: io::Error| (class_of_io(&error), error.to_string());
+    probe::create_synced(path).map_err(io_error)?;
+    if let Some(orphan) = data_without_a_database(path).map_err(io_error)? {
+        let detail = format!("CURRENT is missing, yet {orphan} is there: this is no new store");
+        return Err((FailureClass::Corruption, detail));
+    }
+    DB::open_cf_descriptors(&options.database(), path, options.families()).map_err(|error| {
+        let detail = error.into_string();
+        (class_of(&detail), detail)
+    })
+}
+
+/// A file that holds rows in a directory without the file that says which of them count. RocksDB would make a new, empty
+/// database on top. A manifest alone is no such file: the first boot writes it before `CURRENT`.
+fn data_without_a_database(path: &Path) -> io::Result<Option<String>> {
+    if path.join("CURRENT").try_exists()? {
+        return Ok(None);
+    }
+    for file in fs::read_dir(path)? {
+        let name = file?.file_name();
+        let kind = Path::new(&name).extension().and_then(|extension| extension.to_str());
+        if matches!(kind, Some("sst" | "blob" | "log")) {
+            return Ok(Some(name.to_string_lossy().into_owned()));
+        }
+    }
+    Ok(None)
+}

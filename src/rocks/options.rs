@@ -1,0 +1,173 @@
+//! Every RocksDB option the store sets, one a line, each with its reason ("RocksDB tuning and the index filters").
+//!
+//! What the durability promise rests on is fixed; what only trades memory for speed is in [`RocksOptions`]. Never to be
+//! set, and held by a test against the options file RocksDB itself writes: pipelined writes (they deadlocked for
+//! others), unordered writes (readers would see holes), manual WAL flush and `wal_bytes_per_sync` (an apply would no
+//! longer reach the kernel before it is answered, or a sync would no longer cover it), a disabled WAL, recycled WAL
+//! files (old records behind the tail), and skipping the flush at recovery (it is what makes a log whose fsync failed
+//! durable again).
+
+use ankusa_actors::model::cf::Cf;
+use rocksdb::{
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, Options,
+};
+
+use super::merge;
+
+const MIB: u64 = 1 << 20;
+
+/// Memtable sizes. Up to two of each family exist at a time; all together stay under 256 MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteBuffers {
+    /// Of `hooks`, in bytes; default 64 MiB. Bigger means fewer, larger files and a longer replay at boot.
+    pub hooks_bytes: usize,
+    /// Of `index`, in bytes; default 16 MiB.
+    pub index_bytes: usize,
+    /// Of `deliveries`, in bytes; default 16 MiB.
+    pub deliveries_bytes: usize,
+    /// Of each other family, in bytes; default 4 MiB.
+    pub others_bytes: usize,
+}
+
+impl Default for WriteBuffers {
+    fn default() -> Self {
+        Self {
+            hooks_bytes: 64 << 20,
+            index_bytes: 16 << 20,
+            deliveries_bytes: 16 << 20,
+            others_bytes: 4 << 20,
+        }
+    }
+}
+
+impl WriteBuffers {
+    const fn of(&self, cf: Cf) -> usize {
+        match cf {
+            Cf::Hooks => self.hooks_bytes,
+            Cf::Index => self.index_bytes,
+            Cf::Deliveries => self.deliveries_bytes,
+            Cf::Default | Cf::Archive | Cf::Quarantine | Cf::Audit | Cf::Tenants | Cf::Counters => {
+                self.others_bytes
+            }
+        }
+    }
+}
+
+/// What may be tuned. Read at every open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RocksOptions {
+    /// Memory for blocks read back, shared by all families, in bytes; default 64 MiB. The filters of 10^8 dedupe keys
+    /// alone are 250 MB: too small, and every commit reads them from the disk.
+    pub block_cache_bytes: usize,
+    /// Bloom filter of `index` and `deliveries`, in bits a key, 0 to 64; default 10, one look-up in a hundred goes to
+    /// the disk for nothing. 0 means plain tables. Files written before a change keep what they have.
+    pub bloom_bits_per_key: u32,
+    /// Table files kept open; default 1024. Too few and reads reopen files; the process needs as many descriptors and
+    /// 256 more.
+    pub max_open_files: u32,
+    pub write_buffers: WriteBuffers,
+    /// Flushes and compactions at once, at least 1; default 4. Too few and writes stall, too many and they starve the
+    /// commit path.
+    pub max_background_jobs: u32,
+    /// How long an open may go on without a result, in milliseconds, a second for each GiB of write-ahead log added;
+    /// default 120000. Too short refuses a slow disk; there must be an end because a damaged file can keep RocksDB
+    /// reading for ever.
+    pub open_deadline_ms: u64,
+}
+
+impl Default for RocksOptions {
+    fn default() -> Self {
+        Self {
+            block_cache_bytes: 64 << 20,
+            bloom_bits_per_key: 10,
+            max_open_files: 1_024,
+            write_buffers: WriteBuffers::default(),
+            max_background_jobs: 4,
+            open_deadline_ms: 120_000,
+        }
+    }
+}
+
+impl RocksOptions {
+    pub(super) fn database(&self) -> Options {
+        let signed = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
+        let mut options = Options::default();
+        // The first boot makes the database. `open` first makes sure that it is the first.
+        options.create_if_missing(true);
+        // A process killed during the first boot may have made some of the families.
+        options.create_missing_column_families(true);
+        // Damage is an error the moment it is read, never data.
+        options.set_paranoid_checks(true);
+        // A torn last write is dropped; damage before it refuses to open.
+        options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
+        // One cold family would otherwise pin the log of all the others for ever; also bounds the replay at boot.
+        options.set_max_total_wal_size(512 * MIB);
+        // All memtables together, whatever the families' own sizes add up to.
+        options.set_db_write_buffer_size(256 << 20);
+        // Flushes must not wait behind compactions, or writes stall.
+        options.set_max_background_jobs(signed(self.max_background_jobs));
+        // Descriptors are shared with the sockets.
+        options.set_max_open_files(signed(self.max_open_files));
+        // RocksDB's own log: at most five files ...
+        options.set_keep_log_file_num(5);
+        // ... of 16 MiB, or an idle node collects hundreds of megabytes.
+        options.set_max_log_file_size(16 << 20);
+        options
+    }
+
+    pub(super) fn families(&self) -> Vec<ColumnFamilyDescriptor> {
+        // One cache for all families: memory is bounded once.
+        let cache = Cache::new_lru_cache(self.block_cache_bytes);
+        let descriptor = |cf: Cf| ColumnFamilyDescriptor::new(cf.name(), self.family(cf, &cache));
+        Cf::ALL.into_iter().map(descriptor).collect()
+    }
+
+    fn family(&self, cf: Cf, cache: &Cache) -> Options {
+        let mut options = Options::default();
+        options.set_write_buffer_size(self.write_buffers.of(cf));
+        match cf {
+            Cf::Hooks | Cf::Quarantine => keep_bodies_in_blobs(&mut options),
+            Cf::Counters => {
+                // Rows are a few bytes and often rewritten.
+                options.set_compression_type(DBCompressionType::None);
+                // Counters are moved blindly; nobody reads one to write it.
+                merge::install(&mut options);
+            }
+            Cf::Default | Cf::Deliveries | Cf::Index | Cf::Archive | Cf::Audit | Cf::Tenants => {
+                // Rows are small and short-lived: they are gone before compression pays.
+                options.set_compression_type(DBCompressionType::None);
+            }
+        }
+        options.set_block_based_table_factory(&self.tables(cf, cache));
+        options
+    }
+
+    fn tables(&self, cf: Cf, cache: &Cache) -> BlockBasedOptions {
+        let mut tables = BlockBasedOptions::default();
+        tables.set_block_cache(cache);
+        let is_read_by_point = matches!(cf, Cf::Index | Cf::Deliveries);
+        if is_read_by_point && self.bloom_bits_per_key > 0 {
+            // Every commit asks for a batch of dedupe keys that are mostly not there.
+            tables.set_bloom_filter(f64::from(self.bloom_bits_per_key), false);
+            // The whole key, and no prefix extractor: these families are also scanned in key order.
+            tables.set_whole_key_filtering(true);
+            // Filters and index blocks count against the one cache instead of growing beside it.
+            tables.set_cache_index_and_filter_blocks(true);
+        }
+        tables
+    }
+}
+
+/// Bodies are written once, read once or twice and deleted: compaction should move their keys, not them.
+fn keep_bodies_in_blobs(options: &mut Options) {
+    // Envelopes are text, mostly.
+    options.set_compression_type(DBCompressionType::Zstd);
+    options.set_enable_blob_files(true);
+    // Smaller ones are cheaper beside their key.
+    options.set_min_blob_size(4_096);
+    // A file is freed as a whole: small enough that one old hook does not keep much.
+    options.set_blob_file_size(64 * MIB);
+    options.set_blob_compression_type(DBCompressionType::Zstd);
+    // Without it a blob file lives until the last hook in it is gone.
+    options.set_enable_blob_gc(true);
+}
