@@ -71,7 +71,7 @@ impl Gauges {
             store_disk_bytes: gauge("ankusa_store_disk_bytes", "Bytes the store takes on disk"),
             store_wal_bytes: gauge(
                 "ankusa_store_wal_bytes",
-                "Bytes of it that are write-ahead log",
+                "Bytes of the store that are write-ahead log",
             ),
             store_write_stopped: gauge(
                 "ankusa_store_write_stopped",
