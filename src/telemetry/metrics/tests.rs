@@ -52,7 +52,15 @@ fn emit_one_of_each(metrics: &Metrics) {
 fn every_series_comes_out_as_documented() {
     let metrics = metrics();
     emit_one_of_each(&metrics);
-    metrics.gauges.set_store(StoreStats { hooks: 1, deliveries: 2, disk_bytes: 3 });
+    metrics.gauges.set_store(StoreStats {
+        hooks: 1,
+        deliveries: 2,
+        disk_bytes: 3,
+        wal_bytes: 15,
+        write_stopped: true,
+        delayed_write_bytes_per_s: 16,
+        background_errors: 17,
+    });
     metrics.gauges.set_queue(QueueGauges {
         pending: 4,
         scheduled: 5,
