@@ -14,9 +14,11 @@ use ankusa_actors::supervision::Crash;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING};
+use hyper::header::{
+    CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING,
+};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::timeout;
 use tracing::warn;
@@ -179,13 +181,23 @@ fn head(parts: Parts) -> Result<RequestHead, Answer> {
         [Some(one)] => Some(*one),
         _none_or_several => None,
     };
-    let headers = parts.headers.iter().map(|(name, value)| {
-        let name = Bytes::copy_from_slice(name.as_str().as_bytes());
-        (name, Bytes::copy_from_slice(value.as_bytes()))
-    });
-    let headers = headers.collect();
+    let headers = shared(&parts.headers);
     let method = parts.method.as_str().to_owned();
     Ok(RequestHead { method, path: parts.uri.path().to_owned(), headers, content_length })
+}
+
+/// Names and values as received, in one piece of memory.
+fn shared(headers: &HeaderMap) -> Vec<(Bytes, Bytes)> {
+    let length = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
+    let mut text = BytesMut::with_capacity(headers.iter().map(length).sum());
+    let mut shared = Vec::with_capacity(headers.len());
+    for (name, value) in headers {
+        text.extend_from_slice(name.as_str().as_bytes());
+        let name = text.split().freeze();
+        text.extend_from_slice(value.as_bytes());
+        shared.push((name, text.split().freeze()));
+    }
+    shared
 }
 
 /// The exact bytes, held to `limit` while they arrive.

@@ -20,7 +20,7 @@ use super::recover::{recover_claims, restore_markers};
 use super::steady::SteadyClock;
 use super::targets::Targets;
 use super::writing::Writing;
-use super::{DispatchArgs, DispatchConfig, DispatchMsg, DispatchSnapshot};
+use super::{DispatchArgs, DispatchMsg, DispatchSnapshot};
 use crate::model::retry::RetryPolicy;
 use crate::ports::KvError;
 
