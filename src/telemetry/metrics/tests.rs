@@ -1,8 +1,14 @@
 #![allow(clippy::unwrap_used)]
 
+use std::time::Duration;
+
+use ankusa_actors::model::failure::FailureClass;
+use ankusa_actors::ports::{
+    DeliveryResult, IngestOutcome, RefusedReason, ReopenResult, StoreStats,
+};
+
 use super::*;
 use crate::config::Environment;
-use ankusa_actors::ports::StoreStats;
 
 /// Two sources, one breaker limit to find again.
 fn metrics() -> Metrics {
@@ -79,10 +85,15 @@ fn every_series_comes_out_as_documented() {
     };
     metrics.gauges.set_dispatch(dispatch);
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/metrics.txt");
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+    if std::env::var_os("ANKUSA_UPDATE_GOLDEN").is_some() {
         std::fs::write(golden, metrics.encode()).unwrap();
     }
-    assert_eq!(metrics.encode(), std::fs::read_to_string(golden).unwrap());
+    let (text, golden) = (metrics.encode(), std::fs::read_to_string(golden).unwrap());
+    // The first line that differs says more than two whole texts.
+    for (line, golden) in text.lines().zip(golden.lines()) {
+        assert_eq!(line, golden);
+    }
+    assert_eq!(text.len(), golden.len());
 }
 
 #[test]
