@@ -4,6 +4,7 @@
 //! authentication; on the admin port bearer tokens are, once it is bound beyond loopback.
 
 use std::convert::Infallible;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use ankusa_actors::admin::{Admin, AdminError, DumpCursor};
@@ -150,14 +151,21 @@ async fn wal(State(api): State<Api>) -> Json<Value> {
     Json(api.admin.wal().await)
 }
 
-/// A query parameter that must be a number, with the field named when it is none.
-fn number<T: std::str::FromStr>(
+/// A query parameter that must be a number and is none.
+struct InvalidFilter(&'static str);
+
+impl From<InvalidFilter> for Response {
+    fn from(InvalidFilter(field): InvalidFilter) -> Self {
+        refuse(StatusCode::BAD_REQUEST, &json!({"error": "invalid_filter", "field": field}))
+    }
+}
+
+fn number<T: FromStr>(
     text: Option<&String>,
     field: &'static str,
-) -> Result<Option<T>, Response> {
+) -> Result<Option<T>, InvalidFilter> {
     let parsed = text.map(|text| text.parse::<T>()).transpose();
-    let invalid = json!({"error": "invalid_filter", "field": field});
-    parsed.map_err(|_not_a_number| refuse(StatusCode::BAD_REQUEST, &invalid))
+    parsed.map_err(|_not_a_number| InvalidFilter(field))
 }
 
 #[derive(Deserialize)]
