@@ -71,7 +71,8 @@ fn main() -> ExitCode {
         Command::List => list(),
         Command::Run { name, seed, cycles, seconds, stride, json, expect_violation } => {
             let lasting = seconds.map(Duration::from_secs);
-            let options = DrillOptions { seed, cycles, lasting, stride };
+            let keeps_evidence = !expect_violation;
+            let options = DrillOptions { seed, cycles, lasting, stride, keeps_evidence };
             run(&name, &options, json, expect_violation)
         }
         Command::Bench { name, report } => bench(&name, report),
