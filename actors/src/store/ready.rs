@@ -23,7 +23,13 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Readiness {
     store: StoreHandle,
     clock: Arc<dyn Clock>,
-    last: Arc<Mutex<Option<(Instant, Option<FailureClass>)>>>,
+    last: Arc<Mutex<Option<Probed>>>,
+}
+
+#[derive(Clone, Copy)]
+struct Probed {
+    at: Instant,
+    failure: Option<FailureClass>,
 }
 
 impl Readiness {
@@ -41,17 +47,17 @@ impl Readiness {
             return Some(FailureClass::NotRunning);
         }
         let mut last = self.last.lock().await;
-        if let Some((at, answer)) = *last
+        if let Some(Probed { at, failure }) = *last
             && at.elapsed() < CACHED_FOR
         {
-            return answer;
+            return failure;
         }
-        let answer = match timeout(PROBE_TIMEOUT, self.probe()).await {
-            Ok(answer) => answer,
+        let failure = match timeout(PROBE_TIMEOUT, self.probe()).await {
+            Ok(failure) => failure,
             Err(_elapsed) => Some(FailureClass::Timeout),
         };
-        *last = Some((Instant::now(), answer));
-        answer
+        *last = Some(Probed { at: Instant::now(), failure });
+        failure
     }
 
     async fn probe(&self) -> Option<FailureClass> {
