@@ -19,17 +19,18 @@ const CACHED_FOR: Duration = Duration::from_secs(1);
 /// A probe that takes longer is a failing store: `/ready` never hangs behind a stalled disk.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// One probe's answer.
+#[derive(Clone, Copy)]
+struct Probed {
+    at: Instant,
+    failure: Option<FailureClass>,
+}
+
 #[derive(Clone)]
 pub struct Readiness {
     store: StoreHandle,
     clock: Arc<dyn Clock>,
     last: Arc<Mutex<Option<Probed>>>,
-}
-
-#[derive(Clone, Copy)]
-struct Probed {
-    at: Instant,
-    failure: Option<FailureClass>,
 }
 
 impl Readiness {
@@ -47,10 +48,10 @@ impl Readiness {
             return Some(FailureClass::NotRunning);
         }
         let mut last = self.last.lock().await;
-        if let Some(Probed { at, failure }) = *last
-            && at.elapsed() < CACHED_FOR
+        if let Some(probed) = *last
+            && probed.at.elapsed() < CACHED_FOR
         {
-            return failure;
+            return probed.failure;
         }
         let failure = match timeout(PROBE_TIMEOUT, self.probe()).await {
             Ok(failure) => failure,
