@@ -18,15 +18,18 @@ use ankusa_actors::dispatch::DispatchConfig;
 use ankusa_actors::edge::{IngestConfig, Routing};
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::envelope::Envelope;
+use ankusa_actors::model::forward::ForwardPolicy;
 use ankusa_actors::model::ids::{HookId, Seq};
 use ankusa_actors::model::invariants::{self, Dump};
 use ankusa_actors::model::keys::{HookKey, is_sentinel};
+use ankusa_actors::model::source::OnVerifyFailure;
 use ankusa_actors::model::value_version::ValueVersion;
+use ankusa_actors::model::verify::Verifier;
 use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
 use ankusa_actors::ports::sim::{JournalEvents, SimClock, SimDisk, SimEngine, SimEntropy};
 use ankusa_actors::ports::{Clock, Engine, Entropy, Pair};
 use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, Refusal, TenantsConfig};
-use ankusa_actors::sources::Sources;
+use ankusa_actors::sources::{Source, Sources};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::{Front, MakeFront};
 use bytes::Bytes;
@@ -192,6 +195,20 @@ fn hooks(rows: &[(Vec<u8>, Vec<u8>)]) -> Vec<(u64, String)> {
             (HookKey::decode(key).unwrap().0.0, String::from_utf8(envelope.body.to_vec()).unwrap())
         })
         .collect()
+}
+
+/// A source that verifies nothing and delivers to nobody's sinks: its hooks are owed to `modules` all the same.
+pub fn open_source(id: &str, tenant: &str, modules: &[&'static str]) -> Source {
+    Source {
+        id: id.to_owned(),
+        tenant: tenant.to_owned(),
+        verifier: Verifier::None,
+        on_verify_failure: OnVerifyFailure::Reject,
+        sinks: Vec::new(),
+        modules: modules.iter().copied().collect(),
+        forward: ForwardPolicy::default(),
+        trust_url_tenant: false,
+    }
 }
 
 /// What readers see and what a power cut would leave: neither may ever break an invariant.
