@@ -60,6 +60,16 @@ impl Framing {
         self.first_ambiguous
     }
 
+    /// Heads so far that came to their end.
+    pub(super) fn heads(&self) -> u64 {
+        self.heads
+    }
+
+    /// Whether a head has begun and not ended.
+    pub(super) fn is_in_head(&self) -> bool {
+        self.at == At::Head
+    }
+
     /// Whether every request so far came to its end.
     pub(super) fn is_between_requests(&self) -> bool {
         self.at == At::Start

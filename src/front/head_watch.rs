@@ -12,7 +12,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -28,35 +28,23 @@ const LINGER: Duration = Duration::from_secs(1);
 /// What is read of that at a time, to be thrown away.
 const DISCARD_BYTES: usize = 8 * 1024;
 
-/// What the service of a connection and its stream tell each other.
+/// What the stream of a connection tells its service.
 #[derive(Clone, Debug)]
-pub(super) struct InHead(Arc<Told>);
+pub(super) struct Heads(Arc<Told>);
 
 #[derive(Debug)]
 struct Told {
-    /// Whether the bytes that arrive now belong to a request head. Set by the service.
-    in_head: AtomicBool,
     /// Requests the service was asked.
     asked: AtomicU64,
-    /// The number of the first ambiguous head; `u64::MAX` while there is none. Set by the stream.
+    /// The number of the first ambiguous head; `u64::MAX` while there is none.
     ambiguous: AtomicU64,
 }
 
-impl InHead {
-    /// A head has been read. Answers whether it is ambiguous.
-    pub(super) fn ends(&self) -> bool {
-        self.0.in_head.store(false, Ordering::Relaxed);
+impl Heads {
+    /// Counts a request. Answers whether its head is ambiguous.
+    pub(super) fn next_is_ambiguous(&self) -> bool {
         let number = self.0.asked.fetch_add(1, Ordering::Relaxed);
         self.0.ambiguous.load(Ordering::Relaxed) == number
-    }
-
-    /// It has been answered: what comes next is a head.
-    pub(super) fn begins(&self) {
-        self.0.in_head.store(true, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> bool {
-        self.0.in_head.load(Ordering::Relaxed)
     }
 }
 
@@ -74,7 +62,8 @@ pub(super) struct HeadWatch<T> {
     stream: T,
     patience: Patience,
     framing: Framing,
-    in_head: InHead,
+    heads: Heads,
+    /// When the first byte of the head under way came.
     began: Option<Instant>,
     /// Only for a head that did not arrive in one piece.
     alarm: Option<Pin<Box<Sleep>>>,
@@ -86,33 +75,26 @@ pub(super) struct HeadWatch<T> {
 }
 
 impl<T> HeadWatch<T> {
-    pub(super) fn new(stream: T, patience: Patience) -> (Self, InHead) {
-        let in_head = InHead(Arc::new(Told {
-            in_head: AtomicBool::new(true),
-            asked: AtomicU64::new(0),
-            ambiguous: AtomicU64::new(u64::MAX),
-        }));
+    pub(super) fn new(stream: T, patience: Patience) -> (Self, Heads) {
+        let heads =
+            Heads(Arc::new(Told { asked: AtomicU64::new(0), ambiguous: AtomicU64::new(u64::MAX) }));
         let watch = Self {
             stream,
             patience,
             framing: Framing::new(),
-            in_head: in_head.clone(),
+            heads: heads.clone(),
             began: None,
             alarm: None,
             stuck: None,
             lingering: None,
             at_end: false,
         };
-        (watch, in_head)
+        (watch, heads)
     }
 
     /// Ready once the head under way has taken too long.
     fn poll_alarm(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
-        let Some(began) = self.began.filter(|_| self.in_head.get()) else {
-            self.began = None;
-            self.alarm = None;
-            return Poll::Pending;
-        };
+        let Some(began) = self.began else { return Poll::Pending };
         let deadline = began + self.patience.head;
         let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         ready!(alarm.as_mut().poll(context));
@@ -121,13 +103,16 @@ impl<T> HeadWatch<T> {
 
     fn saw(&mut self, bytes: &[u8]) {
         self.at_end |= bytes.is_empty();
+        let before = self.framing.heads();
         self.framing.see(bytes);
         if let Some(number) = self.framing.first_ambiguous() {
-            self.in_head.0.ambiguous.store(number, Ordering::Relaxed);
+            self.heads.0.ambiguous.store(number, Ordering::Relaxed);
         }
-        if !self.in_head.get() {
+        if self.framing.heads() != before || !self.framing.is_in_head() {
             self.began = None;
-        } else if !bytes.is_empty() {
+            self.alarm = None;
+        }
+        if self.framing.is_in_head() {
             self.began.get_or_insert_with(Instant::now);
         }
     }
@@ -221,7 +206,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for HeadWatch<T> {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
-    use tokio::time::sleep;
+    use tokio::time::{sleep, timeout};
 
     use super::*;
 
@@ -231,7 +216,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_is_left_alone_and_a_dribbled_head_is_not() {
         let (mut client, server) = duplex(64);
-        let (mut watch, _in_head) = HeadWatch::new(server, PATIENCE);
+        let (mut watch, _heads) = HeadWatch::new(server, PATIENCE);
         let writing = tokio::spawn(async move {
             sleep(Duration::from_secs(60)).await;
             for byte in *b"POST" {
@@ -250,28 +235,44 @@ mod tests {
         writing.abort();
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_body_has_limits_of_its_own() {
-        let (mut client, server) = duplex(64);
-        let (mut watch, in_head) = HeadWatch::new(server, PATIENCE);
-        client.write_all(b"h").await.unwrap();
-        let mut byte = [0];
-        watch.read_exact(&mut byte).await.unwrap();
-        assert!(!in_head.ends());
-        let body = tokio::spawn(async move {
-            sleep(Duration::from_secs(60)).await;
-            client.write_all(b"b").await.unwrap();
-            client
+    /// How long it takes until a read fails after `pieces` have come, four seconds apart.
+    async fn cut_off_after(pieces: &[&[u8]]) -> Duration {
+        let (mut client, server) = duplex(1_024);
+        let (mut watch, _heads) = HeadWatch::new(server, PATIENCE);
+        let since = Instant::now();
+        let reading = tokio::spawn(async move {
+            let mut read = Vec::new();
+            let _ = timeout(Duration::from_secs(1_000), watch.read_to_end(&mut read)).await;
+            since.elapsed()
         });
-        watch.read_exact(&mut byte).await.unwrap();
-        assert_eq!(&byte, b"b");
-        drop(body);
+        for piece in pieces {
+            client.write_all(piece).await.unwrap();
+            sleep(Duration::from_secs(4)).await;
+        }
+        reading.await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_has_its_time_from_its_first_byte_and_nothing_else_has() {
+        const LEFT_ALONE: u64 = 1_000;
+        for (pieces, expected) in [
+            (&[&b"G"[..], b"E", b"T"][..], 10),
+            // The second head begins with the piece that ends the first.
+            (&[b"GET / HTTP/1.1\r\n", b"\r\nGET / HTTP/1.1\r\n"], 14),
+            (&[b"GET / HTTP/1.1\r\n\r\n", b"GE", b"T"], 14),
+            (&[b"GET / HTTP/1.1\r\n", b"\r\n"], LEFT_ALONE),
+            (&[b"POST / HTTP/1.1\r\ncontent-length: 9\r\n\r\n", b"1", b"2"], LEFT_ALONE),
+            (&[b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", b"1"], LEFT_ALONE),
+            (&[], LEFT_ALONE),
+        ] {
+            assert_eq!(cut_off_after(pieces).await.as_secs(), expected, "{pieces:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_no_answers_is_given_up() {
         let (_client, server) = duplex(64);
-        let (mut watch, _in_head) = HeadWatch::new(server, PATIENCE);
+        let (mut watch, _heads) = HeadWatch::new(server, PATIENCE);
         watch.write_all(&[b'a'; 64]).await.unwrap();
         let since = Instant::now();
         let error = watch.write_all(b"b").await.unwrap_err();
@@ -281,7 +282,7 @@ mod tests {
     /// How long a shutdown takes after the client has sent `sent` and goes on sending.
     async fn shut_down_after(sent: &'static [u8]) -> Duration {
         let (mut client, server) = duplex(64);
-        let (mut watch, _in_head) = HeadWatch::new(server, PATIENCE);
+        let (mut watch, _heads) = HeadWatch::new(server, PATIENCE);
         client.write_all(sent).await.unwrap();
         watch.read_exact(&mut vec![0; sent.len()]).await.unwrap();
         let sending = tokio::spawn(async move {
@@ -307,10 +308,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_service_learns_which_head_was_ambiguous() {
         let (mut client, server) = duplex(1_024);
-        let (mut watch, in_head) = HeadWatch::new(server, PATIENCE);
+        let (mut watch, heads) = HeadWatch::new(server, PATIENCE);
         client.write_all(b"GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\n\n").await.unwrap();
         drop(client);
         watch.read_to_end(&mut Vec::new()).await.unwrap();
-        assert_eq!([in_head.ends(), in_head.ends(), in_head.ends()], [false, true, false]);
+        let told = [(); 3].map(|()| heads.next_is_ambiguous());
+        assert_eq!(told, [false, true, false]);
     }
 }

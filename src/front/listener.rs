@@ -180,17 +180,12 @@ async fn serve<T>(
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let patience = Patience { head: limits.header_timeout, write: limits.idle_timeout };
-    let (stream, in_head) = HeadWatch::new(stream, patience);
+    let (stream, heads) = HeadWatch::new(stream, patience);
     let service = service_fn(|mut request: Request<Incoming>| {
-        if in_head.ends() {
+        if heads.next_is_ambiguous() {
             request.extensions_mut().insert(Ambiguous);
         }
-        let (answering, in_head) = (service.serve(request), in_head.clone());
-        async move {
-            let answer = answering.await;
-            in_head.begins();
-            answer
-        }
+        service.serve(request)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
