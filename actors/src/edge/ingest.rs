@@ -47,6 +47,8 @@ pub enum BodyFailure {
     Disconnected,
     /// It did not arrive within `http.body_timeout_ms`.
     Timeout,
+    /// The head says in two ways where it ends, or is written so that two parsers read it differently.
+    Ambiguous,
 }
 
 /// The edge's part of one node. Shared by every connection.
@@ -107,6 +109,9 @@ impl Ingest {
             }
             BodyFailure::Timeout => {
                 (RefusedReason::BodyReadFailed, Answer::body_read_failed("timeout"))
+            }
+            BodyFailure::Ambiguous => {
+                (RefusedReason::BodyReadFailed, Answer::body_read_failed("framing"))
             }
         };
         self.events.emit(&Event::IngestRefused { reason });
