@@ -925,6 +925,7 @@ mod spec {
             ("ftp://worker.example", "has the scheme ftp: only https and http are delivered to"),
             ("file:///etc/passwd", "has the scheme file: only https and http are delivered to"),
             ("", "is not a URL: relative URL without a base"),
+            (&format!("https://w/{}", "a".repeat(65_536)), "cannot be sent: uri too long"),
         ] {
             assert_eq!(
                 error(|spec| spec.url = url.into()),

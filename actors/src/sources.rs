@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::model::forward::ForwardPolicy;
-use crate::model::source::OnVerifyFailure;
+pub use crate::model::source::OnVerifyFailure;
 use crate::model::verify::Verifier;
 use crate::ports::Sink;
 

@@ -29,14 +29,20 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigErrors> {
     check_http(config, &mut errors);
     check_admin(config, &mut errors);
     check_bounds_between_keys(config, &mut errors);
-    let egress = Egress::new(&config.egress).unwrap_or_else(|error| {
-        let key = element("egress.allow", error.index);
-        errors.push(ConfigError::at(key, format!("{:?} {}", error.entry, error.problem)));
-        Egress::default()
-    });
-    let outbound = Outbound::new(egress, Arc::new(HostClock));
+    let outbound = match Egress::new(&config.egress) {
+        Ok(egress) => Some(Outbound::new(egress, Arc::new(HostClock))),
+        Err(error) => {
+            let key = element("egress.allow", error.index);
+            errors.push(ConfigError::at(key, format!("{:?} {}", error.entry, error.problem)));
+            None
+        }
+    };
     for (id, source) in &config.sources {
-        check_source(config, id, source, &outbound, &mut errors);
+        check_source(config, id, source, &mut errors);
+        // Without the guard nothing true can be said of what it lets through.
+        if let Some(outbound) = &outbound {
+            check_sinks(id, source, outbound, &mut errors);
+        }
     }
     ConfigErrors::none_of(errors)
 }
@@ -171,13 +177,7 @@ fn check_bounds_between_keys(config: &Config, errors: &mut Vec<ConfigError>) {
     }
 }
 
-fn check_source(
-    config: &Config,
-    id: &str,
-    source: &SourceSpec,
-    outbound: &Outbound,
-    errors: &mut Vec<ConfigError>,
-) {
+fn check_source(config: &Config, id: &str, source: &SourceSpec, errors: &mut Vec<ConfigError>) {
     let key = child("sources", id);
     if id == LIFECYCLE_SOURCE {
         errors.push(ConfigError::at(&key, "this id is reserved"));
@@ -199,12 +199,15 @@ fn check_source(
                     into any tenant, because it verifies nothing and its tenant is default";
         errors.push(ConfigError::at(child(&key, "trust_url_tenant"), text));
     }
-    let list = child(&key, "sinks");
     if source.sinks.is_empty() {
-        errors.push(ConfigError::at(&list, "must hold at least one sink"));
+        errors.push(ConfigError::at(child(&key, "sinks"), "must hold at least one sink"));
     }
+}
+
+/// Builds every sink as the node will, and drops it: whatever would be refused then is told here.
+fn check_sinks(id: &str, source: &SourceSpec, outbound: &Outbound, errors: &mut Vec<ConfigError>) {
+    let list = child(&child("sources", id), "sinks");
     for (at, sink) in source.sinks.iter().enumerate() {
-        // Built as the node will build it, and dropped: whatever it would refuse is told here.
         if let Err(error) = sinks::build(sink, outbound) {
             let key = format!("{}.{}", element(&list, at), error.key);
             errors.push(ConfigError::at(key, error.problem));

@@ -9,11 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ankusa_actors::supervision::Crash;
-use hyper_util::service::TowerToHyperService;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::listener::{Acceptor, Limits, Server};
-use super::routes::{Api, admin_routes};
+use super::routes::{Api, Routes, admin_routes};
 
 pub enum AdminServerMsg {
     /// Panic, for a drill.
@@ -51,8 +50,8 @@ impl Actor for AdminServer {
         _: ActorRef<AdminServerMsg>,
         args: AdminServerArgs,
     ) -> Result<AdminServerState, ActorProcessingErr> {
-        let service = TowerToHyperService::new(admin_routes(args.api.clone()));
-        let server = Server::start(Acceptor::tcp(&args.socket)?, args.limits, service);
+        let routes = Routes(admin_routes(args.api.clone()));
+        let server = Server::start(Acceptor::tcp(&args.socket)?, args.limits, routes);
         Ok(AdminServerState { server: Some(server), args })
     }
 

@@ -13,11 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ankusa_actors::supervision::Crash;
-use hyper_util::service::TowerToHyperService;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::listener::{Acceptor, Limits, Server};
-use super::routes::{Control, control_routes};
+use super::routes::{Control, Routes, control_routes};
 
 /// Only the owner may connect.
 const SOCKET_MODE: u32 = 0o600;
@@ -78,8 +77,8 @@ impl Actor for ControlServer {
         _: ActorRef<ControlServerMsg>,
         args: ControlServerArgs,
     ) -> Result<ControlServerState, ActorProcessingErr> {
-        let service = TowerToHyperService::new(control_routes(args.control.clone()));
-        let server = Server::start(Acceptor::unix(&args.socket)?, args.limits, service);
+        let routes = Routes(control_routes(args.control.clone()));
+        let server = Server::start(Acceptor::unix(&args.socket)?, args.limits, routes);
         Ok(ControlServerState { server: Some(server), args })
     }
 

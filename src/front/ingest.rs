@@ -14,15 +14,16 @@ use ankusa_actors::supervision::Crash;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING};
+use hyper::header::{
+    CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING,
+};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::listener::{Acceptor, Limits, Server};
-use super::service::AsyncService;
+use super::listener::{Acceptor, Limits, Serve, Server};
 
 /// The largest body a declared length makes room for before it has arrived.
 const MAX_RESERVED_BYTES: usize = 64 * 1024;
@@ -71,8 +72,7 @@ impl Actor for IngestServer {
             admin: args.admin.clone(),
             body_timeout: args.body_timeout,
         };
-        let service = AsyncService::new(edge, Edge::serve);
-        let server = Server::start(Acceptor::tcp(&args.socket)?, args.limits, service);
+        let server = Server::start(Acceptor::tcp(&args.socket)?, args.limits, Arc::new(edge));
         Ok(IngestServerState { server: Some(server), args })
     }
 
@@ -109,15 +109,30 @@ impl Actor for IngestServer {
 #[error("the outcome is unknown; closing unanswered")]
 pub struct Unanswered;
 
-#[derive(Clone)]
 struct Edge {
     ingest: Arc<Ingest>,
     admin: Admin,
     body_timeout: Duration,
 }
 
+impl Serve for Arc<Edge> {
+    type Body = Full<Bytes>;
+    type Error = Unanswered;
+
+    fn serve(
+        &self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<Full<Bytes>>, Unanswered>> + Send + 'static {
+        let edge = Arc::clone(self);
+        async move { edge.answer(request).await }
+    }
+}
+
 impl Edge {
-    async fn serve(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Unanswered> {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, Unanswered> {
         if request.method() == Method::GET {
             return Ok(self.get(request.uri().path()).await);
         }
@@ -166,13 +181,23 @@ fn head(parts: Parts) -> Result<RequestHead, Answer> {
         [Some(one)] => Some(*one),
         _none_or_several => None,
     };
-    let headers = parts.headers.iter().map(|(name, value)| {
-        let name = Bytes::copy_from_slice(name.as_str().as_bytes());
-        (name, Bytes::copy_from_slice(value.as_bytes()))
-    });
-    let headers = headers.collect();
+    let headers = shared(&parts.headers);
     let method = parts.method.as_str().to_owned();
     Ok(RequestHead { method, path: parts.uri.path().to_owned(), headers, content_length })
+}
+
+/// Names and values as received, in one piece of memory.
+fn shared(headers: &HeaderMap) -> Vec<(Bytes, Bytes)> {
+    let length = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
+    let mut text = BytesMut::with_capacity(headers.iter().map(length).sum());
+    let mut shared = Vec::with_capacity(headers.len());
+    for (name, value) in headers {
+        text.extend_from_slice(name.as_str().as_bytes());
+        let name = text.split().freeze();
+        text.extend_from_slice(value.as_bytes());
+        shared.push((name, text.split().freeze()));
+    }
+    shared
 }
 
 /// The exact bytes, held to `limit` while they arrive.

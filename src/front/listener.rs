@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
-use hyper::service::Service;
+use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -25,15 +25,18 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
+use super::head_watch::HeadWatch;
+
 /// Wait after the kernel refused a connection (out of descriptors): accepting again at once would spin.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// What one listener puts up with.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// For a whole request head, counted from the connect and again from each answer: silent, dribbling and idle
-    /// connections are closed after it.
+    /// For a request head, from its first byte to its end.
     pub header_timeout: Duration,
+    /// From the connect, and from each answer, to the end of the next head: silent connections are closed after it.
+    pub idle_timeout: Duration,
     /// Connections served at once; more wait in the kernel's queue.
     pub max_connections: usize,
     pub max_headers: usize,
@@ -62,6 +65,19 @@ impl Acceptor {
     }
 }
 
+/// What answers requests; a failure closes the connection unanswered.
+pub trait Serve: Clone + Send + Sync + 'static {
+    type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
+    type Error: Into<BoxError> + 'static;
+
+    fn serve(
+        &self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<Self::Body>, Self::Error>> + Send + 'static;
+}
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
 /// A listener at work. Dropped, it aborts every connection.
 pub struct Server {
     stop: watch::Sender<bool>,
@@ -69,15 +85,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves `service` on every connection. A service that fails closes its connection unanswered.
-    pub fn start<S, B>(acceptor: Acceptor, limits: Limits, service: S) -> Self
-    where
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
-        S::Future: Send + 'static,
-        S::Error: Into<Box<dyn Error + Send + Sync>>,
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
+    /// Serves `service` on every connection.
+    pub fn start(acceptor: Acceptor, limits: Limits, service: impl Serve) -> Self {
         let (stop, stopped) = watch::channel(false);
         Self { stop, task: tokio::spawn(accept(acceptor, limits, service, stopped)) }
     }
@@ -96,18 +105,12 @@ impl Drop for Server {
     }
 }
 
-async fn accept<S, B>(
+async fn accept(
     acceptor: Acceptor,
     limits: Limits,
-    service: S,
+    service: impl Serve,
     mut stopped: watch::Receiver<bool>,
-) where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
-    S::Future: Send + 'static,
-    S::Error: Into<Box<dyn Error + Send + Sync>>,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-{
+) {
     let room = Arc::new(Semaphore::new(limits.max_connections));
     let mut connections = JoinSet::new();
     while let Some(permit) = next_permit(&room, &mut stopped).await {
@@ -162,23 +165,28 @@ async fn accept_one(acceptor: &Acceptor) -> io::Result<Stream> {
     }
 }
 
-async fn serve<T, S, B>(
+async fn serve<T>(
     stream: T,
     limits: Limits,
-    service: S,
+    service: impl Serve,
     mut stopped: watch::Receiver<bool>,
     permit: OwnedSemaphorePermit,
 ) where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + Send + 'static,
-    S::Future: Send + 'static,
-    S::Error: Into<Box<dyn Error + Send + Sync>>,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
+    let (stream, in_head) = HeadWatch::new(stream, limits.header_timeout);
+    let service = service_fn(|request| {
+        in_head.set(false);
+        let (answering, in_head) = (service.serve(request), in_head.clone());
+        async move {
+            let answer = answering.await;
+            in_head.set(true);
+            answer
+        }
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
+        .header_read_timeout(limits.idle_timeout)
         .max_headers(limits.max_headers)
         .max_buf_size(limits.max_header_bytes)
         .serve_connection(TokioIo::new(stream), service);

@@ -4,10 +4,10 @@ pub mod admin;
 pub mod auth;
 pub mod control;
 pub mod gauges;
+mod head_watch;
 pub mod ingest;
 pub mod listener;
 pub mod routes;
-mod service;
 
 use std::net::TcpListener;
 

@@ -3,6 +3,8 @@
 //! The control socket has the node-local ones too: what only whoever owns the host may do. There its file mode is the
 //! authentication; on the admin port bearer tokens are, once it is bound beyond loopback.
 
+use std::convert::Infallible;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use ankusa_actors::admin::{Admin, AdminError, DumpCursor};
@@ -17,11 +19,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures_util::stream;
+use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tower::ServiceExt;
 
 use super::auth::{Authorizer, Refused};
+use super::listener::Serve;
 use crate::telemetry::metrics::Metrics;
 
 /// Rows `GET /v1/dlq` answers unless it is asked for another number, and the most it answers.
@@ -48,6 +53,22 @@ pub struct Control {
     pub allow_crash: bool,
     /// Raised by `POST /v1/stop`.
     pub stop: Arc<watch::Sender<bool>>,
+}
+
+/// Routes, as a listener serves them.
+#[derive(Clone)]
+pub struct Routes(pub Router);
+
+impl Serve for Routes {
+    type Body = Body;
+    type Error = Infallible;
+
+    fn serve(
+        &self,
+        request: axum::http::Request<Incoming>,
+    ) -> impl Future<Output = Result<Response, Infallible>> + Send + 'static {
+        self.0.clone().oneshot(request.map(Body::new))
+    }
 }
 
 /// The routes of the admin port.
@@ -130,14 +151,21 @@ async fn wal(State(api): State<Api>) -> Json<Value> {
     Json(api.admin.wal().await)
 }
 
-/// A query parameter that must be a number, with the field named when it is none.
-fn number<T: std::str::FromStr>(
+/// A query parameter that must be a number and is none.
+struct InvalidFilter(&'static str);
+
+impl From<InvalidFilter> for Response {
+    fn from(InvalidFilter(field): InvalidFilter) -> Self {
+        refuse(StatusCode::BAD_REQUEST, &json!({"error": "invalid_filter", "field": field}))
+    }
+}
+
+fn number<T: FromStr>(
     text: Option<&String>,
     field: &'static str,
-) -> Result<Option<T>, Response> {
+) -> Result<Option<T>, InvalidFilter> {
     let parsed = text.map(|text| text.parse::<T>()).transpose();
-    let invalid = json!({"error": "invalid_filter", "field": field});
-    parsed.map_err(|_not_a_number| refuse(StatusCode::BAD_REQUEST, &invalid))
+    parsed.map_err(|_not_a_number| InvalidFilter(field))
 }
 
 #[derive(Deserialize)]

@@ -151,6 +151,7 @@ impl FrontParts {
         let http = &self.config.http;
         Limits {
             header_timeout: Duration::from_millis(http.header_timeout_ms),
+            idle_timeout: Duration::from_millis(http.idle_timeout_ms),
             max_connections: http.max_connections,
             max_headers: http.max_headers,
             max_header_bytes: http.max_header_bytes,

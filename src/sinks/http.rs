@@ -179,15 +179,13 @@ fn parse_url(text: &str) -> Result<Url, SinkSpecError> {
     let refuse = |problem: String| SinkSpecError::new("url", problem);
     let url = Url::parse(text).map_err(|error| refuse(format!("is not a URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") {
+        let scheme = url.scheme();
         return Err(refuse(format!(
-            "has the scheme {}: only https and http are delivered to",
-            url.scheme()
+            "has the scheme {scheme}: only https and http are delivered to"
         )));
     }
     let sendable = url.as_str().parse::<http::Uri>();
-    sendable.map_err(|error| {
-        refuse(format!("cannot be sent: {error}; percent-encode what is unusual in it"))
-    })?;
+    sendable.map_err(|error| refuse(format!("cannot be sent: {error}")))?;
     Ok(url)
 }
 

@@ -4,14 +4,12 @@
 //! sources and an atomic add, without an allocation. Series therefore exist, at zero, before anything has happened.
 
 mod gauges;
+mod parts;
 mod series;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{PoisonError, RwLock};
-use std::time::Duration;
 
 use prometheus_client::encoding::prometheus_text;
 use prometheus_client::metrics::counter::Counter;
@@ -19,15 +17,13 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
-use ankusa_actors::model::failure::FailureClass;
-use ankusa_actors::ports::{
-    DeliveryResult, Event, Events, IngestOutcome, RefusedReason, ReopenResult,
-};
+use ankusa_actors::ports::{Event, Events};
 
 use crate::config::Config;
 use crate::config::schema::{KEYS, Kind};
 
 pub use gauges::{DispatchGauges, Gauges, QueueGauges};
+use parts::{DispatchSeries, IngestSeries, StoreSeries, WalSeries, count};
 use series::{Family, SumCounter};
 
 /// What `GET /metrics` is answered as.
@@ -36,65 +32,18 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
 /// Upper bounds of every histogram, in seconds.
 const BUCKETS_SECONDS: [f64; 10] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
 
-/// Stands for a source that is not configured (any more): label values are bounded.
-const OTHER: &str = "other";
-
-const OUTCOMES: [IngestOutcome; 6] = [
-    IngestOutcome::Committed,
-    IngestOutcome::Rejected,
-    IngestOutcome::Overload,
-    IngestOutcome::StoreUnavailable,
-    IngestOutcome::Unknown,
-    IngestOutcome::TenantLimit,
-];
-
-const REASONS: [RefusedReason; 5] = [
-    RefusedReason::UnknownSource,
-    RefusedReason::PayloadTooLarge,
-    RefusedReason::BodyReadFailed,
-    RefusedReason::InvalidHeader,
-    RefusedReason::StoreUnavailable,
-];
-
-const REOPENS: [ReopenResult; 3] = [ReopenResult::Ok, ReopenResult::Error, ReopenResult::Deferred];
-
-type Float = Gauge<f64, AtomicU64>;
-
-/// The series of a sink and a result, kept since its first attempt that ended so.
-type SinkSeries = BTreeMap<(&'static str, DeliveryResult), (Counter, Histogram)>;
-
 /// Every series of one instance.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
     /// Sampled from outside, every `admin.gauge_interval_ms`.
     pub gauges: Gauges,
-    sources: BTreeMap<String, SourceSeries>,
-    other_source: SourceSeries,
-    refused: BTreeMap<RefusedReason, Counter>,
-    verify_failures: Family<Counter>,
-    load_shed: Counter,
-    commit_duration: Histogram,
-    commit_batch_size: SumCounter,
-    commit_bytes: Counter,
-    sync_duration: Histogram,
-    synced_groups: Counter,
-    write_failures: BTreeMap<FailureClass, Counter>,
-    reopens: BTreeMap<ReopenResult, Counter>,
-    wal_replay: Float,
-    store_unavailable: Float,
-    deliveries: Family<Counter>,
-    attempts: Family<Histogram>,
-    sinks: RwLock<SinkSeries>,
-    dead_lettered: Family<Counter>,
+    ingest: IngestSeries,
+    wal: WalSeries,
+    store: StoreSeries,
+    dispatch: DispatchSeries,
     restarts: Family<Counter>,
     subtrees_down: Family<Counter>,
-}
-
-#[derive(Debug)]
-struct SourceSeries {
-    outcomes: BTreeMap<IngestOutcome, Counter>,
-    duration: Histogram,
 }
 
 fn histogram() -> Histogram {
@@ -109,6 +58,14 @@ impl Registrar {
         self.0.register(name, help, metric.clone());
         metric
     }
+
+    fn counters(&mut self, name: &str, help: &str) -> Family<Counter> {
+        self.add(name, help, Family::new(Counter::default))
+    }
+
+    fn histograms(&mut self, name: &str, help: &str) -> Family<Histogram> {
+        self.add(name, help, Family::new(histogram))
+    }
 }
 
 impl Metrics {
@@ -116,133 +73,24 @@ impl Metrics {
         let instance = ("instance".into(), config.node.instance.clone().into());
         let mut registrar = Registrar(Registry::with_labels([instance].into_iter()));
         let to = &mut registrar;
-
-        let requests = to.add(
-            "ankusa_ingest_requests",
-            "Requests of a known source, by how they ended",
-            Family::new(Counter::default),
-        );
-        let durations = to.add(
-            "ankusa_ingest_duration_seconds",
-            "From a request to its answer",
-            Family::new(histogram),
-        );
-        let source = |id: &str| SourceSeries {
-            outcomes: OUTCOMES
-                .map(|outcome| {
-                    (outcome, requests.of([("source_id", id), ("outcome", outcome.as_str())]))
-                })
-                .into(),
-            duration: durations.of([("source_id", id)]),
-        };
-        let sources = config.sources.keys().map(|id| (id.clone(), source(id))).collect();
-        // No request of a source that is not configured gets this far: it stays out of the text until one does.
-        let other_source = SourceSeries {
-            outcomes: OUTCOMES.map(|outcome| (outcome, Counter::default())).into(),
-            duration: histogram(),
-        };
-
-        let refused = to.add(
-            "ankusa_ingest_refused",
-            "Requests refused before their source was known",
-            Family::new(Counter::default),
-        );
-        let write_failures = to.add(
-            "ankusa_store_write_failures",
-            "Store writes that failed, by class",
-            Family::new(Counter::default),
-        );
-        let reopens = to.add(
-            "ankusa_store_reopen",
-            "Reopens of the store after a failure",
-            Family::new(Counter::default),
-        );
-        let deliveries = to.add(
-            "ankusa_dispatch_deliveries",
-            "Delivery attempts, by how they ended",
-            Family::new(Counter::default),
-        );
-        let attempts = to.add(
-            "ankusa_dispatch_attempt_duration_seconds",
-            "Delivery attempts, by how long they took",
-            Family::new(histogram),
-        );
-        limits(to, config);
-
-        Self {
-            gauges: Gauges::new(to),
-            sources,
-            other_source,
-            refused: REASONS
-                .map(|reason| (reason, refused.of([("reason", reason.as_str())])))
-                .into(),
-            verify_failures: to.add(
-                "ankusa_verify_failures",
-                "Hooks that did not verify",
-                Family::new(Counter::default),
-            ),
-            load_shed: to.add(
-                "ankusa_load_shed",
-                "Hooks answered 503 overload",
-                Counter::default(),
-            ),
-            commit_duration: to.add(
-                "ankusa_wal_commit_duration_seconds",
-                "Writing a group, without its fsync",
-                histogram(),
-            ),
-            commit_batch_size: to.add(series::BATCH_SIZE, "Hooks committed", SumCounter::default()),
-            commit_bytes: to.add(
-                "ankusa_wal_commit_bytes",
-                "Bytes of hooks committed",
-                Counter::default(),
-            ),
-            sync_duration: to.add(
-                "ankusa_wal_sync_duration_seconds",
-                "The fsync every answer waits for",
-                histogram(),
-            ),
-            synced_groups: to.add(
-                "ankusa_wal_synced_groups",
-                "Groups made durable",
-                Counter::default(),
-            ),
-            write_failures: FailureClass::ALL
-                .map(|class| (class, write_failures.of([("class", class.as_str())])))
-                .into(),
-            reopens: REOPENS
-                .map(|result| (result, reopens.of([("result", reopen_result(result))])))
-                .into(),
-            wal_replay: to.add(
-                "ankusa_store_wal_replay_seconds",
-                "How long the last reopen took, close to open",
-                Float::default(),
-            ),
-            store_unavailable: to.add(
-                "ankusa_store_unavailable_seconds",
-                "How long the store has been closed; 0 while open",
-                Float::default(),
-            ),
-            deliveries,
-            attempts,
-            sinks: RwLock::default(),
-            dead_lettered: to.add(
-                "ankusa_dispatch_dead_lettered",
-                "Deliveries given up",
-                Family::new(Counter::default),
-            ),
-            restarts: to.add(
+        let metrics = Self {
+            ingest: IngestSeries::new(to, config),
+            wal: WalSeries::new(to),
+            store: StoreSeries::new(to),
+            dispatch: DispatchSeries::new(to),
+            restarts: to.counters(
                 "ankusa_instance_child_restarts",
                 "Restarts of a child of the supervision tree",
-                Family::new(Counter::default),
             ),
-            subtrees_down: to.add(
+            subtrees_down: to.counters(
                 "ankusa_instance_subtree_down",
                 "Failure domains that used up their restarts",
-                Family::new(Counter::default),
             ),
-            registry: registrar.0,
-        }
+            gauges: Gauges::new(to),
+            registry: Registry::default(),
+        };
+        limits(to, config);
+        Self { registry: registrar.0, ..metrics }
     }
 
     /// Everything, as [`CONTENT_TYPE`].
@@ -251,32 +99,6 @@ impl Metrics {
         // Writing to a string does not fail.
         let _ = prometheus_text::encode(&mut text, &self.registry);
         SumCounter::name_the_type(text)
-    }
-
-    fn source(&self, id: &str) -> &SourceSeries {
-        self.sources.get(id).unwrap_or(&self.other_source)
-    }
-
-    /// The label of a source: its id if it is configured.
-    fn source_label<'a>(&self, id: &'a str) -> &'a str {
-        if self.sources.contains_key(id) { id } else { OTHER }
-    }
-
-    fn delivered(&self, sink: &'static str, result: DeliveryResult, took: Duration) {
-        let known = self.sinks.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some((deliveries, attempts)) = known.get(&(sink, result)) {
-            deliveries.inc();
-            attempts.observe(took.as_secs_f64());
-            return;
-        }
-        drop(known);
-        let label = delivery_result(result);
-        let deliveries = self.deliveries.of([("result", label), ("sink", sink)]);
-        let attempts = self.attempts.of([("sink", sink), ("result", label)]);
-        deliveries.inc();
-        attempts.observe(took.as_secs_f64());
-        let mut known = self.sinks.write().unwrap_or_else(PoisonError::into_inner);
-        known.insert((sink, result), (deliveries, attempts));
     }
 }
 
@@ -308,69 +130,40 @@ fn limits(to: &mut Registrar, config: &Config) {
     }
 }
 
-const fn reopen_result(result: ReopenResult) -> &'static str {
-    match result {
-        ReopenResult::Ok => "ok",
-        ReopenResult::Error => "error",
-        ReopenResult::Deferred => "deferred",
-    }
-}
-
-const fn delivery_result(result: DeliveryResult) -> &'static str {
-    match result {
-        DeliveryResult::Ok => "ok",
-        DeliveryResult::Error => "error",
-        DeliveryResult::Timeout => "timeout",
-    }
-}
-
-fn count<K: Ord>(counters: &BTreeMap<K, Counter>, key: &K) {
-    // The maps hold every variant.
-    if let Some(counter) = counters.get(key) {
-        counter.inc();
-    }
-}
-
 impl Events for Metrics {
     fn emit(&self, event: &Event<'_>) {
+        let (ingest, wal, store, dispatch) = (&self.ingest, &self.wal, &self.store, &self.dispatch);
         match *event {
             Event::IngestAnswered { source_id, outcome, took } => {
-                let source = self.source(source_id);
-                count(&source.outcomes, &outcome);
-                source.duration.observe(took.as_secs_f64());
+                ingest.answered(source_id, outcome, took);
             }
-            Event::IngestRefused { reason } => count(&self.refused, &reason),
+            Event::IngestRefused { reason } => count(&ingest.refused, &reason),
             Event::VerifyFailed { source_id, provider, scheme } => {
-                let source_id = self.source_label(source_id);
+                let source_id = ingest.label(source_id);
                 let labels = [("source_id", source_id), ("provider", provider), ("scheme", scheme)];
-                self.verify_failures.of(labels).inc();
+                ingest.verify_failures.of(labels).inc();
             }
             Event::LoadShed => {
-                self.load_shed.inc();
+                ingest.load_shed.inc();
             }
             Event::CommitApplied { hooks, bytes, took } => {
-                self.commit_duration.observe(took.as_secs_f64());
-                self.commit_batch_size.inc_by(hooks);
-                self.commit_bytes.inc_by(bytes);
+                wal.commit_duration.observe(took.as_secs_f64());
+                wal.commit_batch_size.inc_by(hooks);
+                wal.commit_bytes.inc_by(bytes);
             }
             Event::WalSynced { groups, took } => {
-                self.sync_duration.observe(took.as_secs_f64());
-                self.synced_groups.inc_by(groups);
+                wal.sync_duration.observe(took.as_secs_f64());
+                wal.synced_groups.inc_by(groups);
             }
-            Event::StoreWriteFailed { class } => count(&self.write_failures, &class),
-            Event::StoreReopened { result, took } => {
-                count(&self.reopens, &result);
-                if result == ReopenResult::Ok {
-                    self.wal_replay.set(took.as_secs_f64());
-                }
-            }
+            Event::StoreWriteFailed { class } => count(&store.write_failures, &class),
+            Event::StoreReopened { result, took } => store.reopened(result, took),
             Event::StoreUnavailable { for_ } => {
-                self.store_unavailable.set(for_.as_secs_f64());
+                store.unavailable.set(for_.as_secs_f64());
             }
-            Event::Delivered { sink, result, took } => self.delivered(sink, result, took),
+            Event::Delivered { sink, result, took } => dispatch.delivered(sink, result, took),
             Event::DeadLettered { source_id, sink } => {
-                let labels = [("source_id", self.source_label(source_id)), ("sink", sink)];
-                self.dead_lettered.of(labels).inc();
+                let labels = [("source_id", ingest.label(source_id)), ("sink", sink)];
+                dispatch.dead_lettered.of(labels).inc();
             }
             Event::ChildRestarted { child } => {
                 self.restarts.of([("child", child)]).inc();

@@ -35,9 +35,6 @@ const WALK_MS: u64 = 10;
 /// Wait before it is asked when the next row is due, after a claim that found some: others are likely to follow.
 const BUSY_MS: u64 = 50;
 
-/// Markers looked at for removal by one claim.
-const MAX_REMOVALS: usize = 64;
-
 /// Everything a claim is made with.
 pub(super) struct ClaimContext<'a> {
     pub(super) config: &'a DispatchConfig,
@@ -65,8 +62,8 @@ pub(super) struct ClaimReport {
 /// What is remembered between claims. All of it can be lost.
 pub(super) struct Claims {
     markers: Markers,
-    /// By tenant, a time before which nothing is due. The range below is full of deleted keys, which cost a scan as much
-    /// as rows do.
+    /// By tenant, up to where nothing that is due was left. The range below is full of deleted keys, which cost a scan as
+    /// much as rows do.
     floors: BTreeMap<TenantOrd, u64>,
     floors_since: Instant,
     /// The latest of the Writer's stamps seen, in Unix milliseconds.
@@ -109,7 +106,8 @@ impl Claims {
         let second = context.now_ms / 1_000;
         let seen = self.markers.read(writing.store(), second).await?;
         let (scans, unserved) = self.take(context, writing, held, &seen).await?;
-        let dues: Vec<Due> = scans.iter().flat_map(|scan| &scan.taken).copied().collect();
+        let mut dues: Vec<Due> = scans.iter().flat_map(|scan| &scan.taken).copied().collect();
+        dues.sort_unstable_by_key(|due| (due.key.at_ms, due.key.seq, due.key.sink));
         let claimed = claim_rows(context, writing, held, dues, report).await?;
         self.stamp_ms = self.stamp_ms.max(claimed.stamp_ms);
         report.more = unserved.is_some() || scans.iter().any(TenantScan::has_more);
@@ -141,13 +139,13 @@ impl Claims {
         seen: &Seen,
     ) -> Result<(Vec<TenantScan>, Option<TenantOrd>), KvError> {
         let until = Until { now_ms: context.now_ms, mark: context.mark };
-        let from = |tenant: TenantOrd, second: u64| {
-            self.floors.get(&tenant).copied().unwrap_or(second.saturating_mul(1_000))
-        };
-        let scans = seen
-            .tenants()
-            .into_iter()
-            .map(|(tenant, second)| TenantScan::new(tenant, from(tenant, second)));
+        let scans = seen.tenants().into_iter().map(|(tenant, second)| {
+            let (from_ms, reached_ms) = match self.floors.get(&tenant) {
+                Some(reached_ms) => (reached_ms.saturating_sub(FLOOR_SLACK_MS), *reached_ms),
+                None => (second.saturating_mul(1_000), second.saturating_mul(1_000)),
+            };
+            TenantScan::new(tenant, from_ms, reached_ms)
+        });
         let room = context.config.max_inflight.saturating_sub(held.total().rows);
         let mut page = Page::new(context.config.batch.min(room), scans);
         let (mut finished, mut taken) = (Vec::new(), Amount::default());
@@ -169,22 +167,21 @@ impl Claims {
                 finished.push(scan);
             }
         }
-        let unserved = page.unserved();
-        let rest = page.rest();
-        let first = rest.first().filter(|_| unserved > 0).map(|scan| scan.tenant);
-        finished.extend(rest.into_iter().skip(unserved));
-        Ok((finished, first))
+        let (unserved, with_more) = page.rest();
+        finished.extend(with_more);
+        Ok((finished, unserved.first().map(|scan| scan.tenant)))
     }
 
     fn raise_floors(&mut self, scans: &[TenantScan]) {
         for scan in scans {
             if let Some(reached_ms) = scan.reached_ms() {
-                self.floors.insert(scan.tenant, reached_ms.saturating_sub(FLOOR_SLACK_MS));
+                self.floors.insert(scan.tenant, reached_ms);
             }
         }
     }
 
-    /// Removes markers whose second is over and whose tenant was seen to have nothing left in it.
+    /// Removes markers whose second is over and whose tenant was seen to have nothing left in it. False if there are
+    /// more such.
     async fn remove_markers(
         &mut self,
         writing: &mut Writing,
@@ -198,9 +195,6 @@ impl Claims {
             let Some(scan) = scans.get(&marker.tenant) else { continue };
             if marker.second >= second || !scan.emptied(marker.second) {
                 continue;
-            }
-            if empty.len() == MAX_REMOVALS {
-                break;
             }
             if scan.covers(marker.second) {
                 empty.push(*marker);

@@ -51,6 +51,8 @@ pub(super) struct TenantScan {
     /// Where its rows are looked for, and where to go on in the next turn.
     start: Vec<u8>,
     from_ms: u64,
+    /// Nothing due before it was left when it was looked at last.
+    reached_ms: u64,
     /// It has had a turn.
     looked: bool,
     pub(super) taken: Vec<Due>,
@@ -65,12 +67,13 @@ pub(super) struct TenantScan {
 }
 
 impl TenantScan {
-    /// Looks at rows due at `from_ms` or later.
-    pub(super) fn new(tenant: TenantOrd, from_ms: u64) -> Self {
+    /// Looks at rows due at `from_ms` or later; nothing due before `reached_ms` was left the last time.
+    pub(super) fn new(tenant: TenantOrd, from_ms: u64, reached_ms: u64) -> Self {
         Self {
             tenant,
             start: DueKey::due_between(tenant, from_ms, from_ms).start,
             from_ms,
+            reached_ms,
             looked: false,
             taken: Vec::new(),
             taken_bytes: 0,
@@ -82,7 +85,7 @@ impl TenantScan {
 
     /// It may take nothing: what else it has due, if anything, is left.
     pub(super) fn pass_over(&mut self) {
-        self.beyond_ms.get_or_insert(self.from_ms);
+        self.beyond_ms.get_or_insert(self.reached_ms);
     }
 
     /// Takes up to a share of what is due, oldest first. Answers how many rows.
@@ -151,7 +154,7 @@ impl TenantScan {
 
     /// Whether it looked from the start of this second on.
     pub(super) fn covers(&self, second: u64) -> bool {
-        self.from_ms <= second.saturating_mul(1_000)
+        self.looked && self.from_ms <= second.saturating_mul(1_000)
     }
 }
 

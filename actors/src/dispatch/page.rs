@@ -10,19 +10,22 @@ pub(super) fn window(max: usize, others: usize, held: usize) -> usize {
     (room - room / 8).saturating_sub(held)
 }
 
-/// A page of rows shared out among tenants: an equal part each, and what one leaves goes to the next.
+/// A page of rows shared out among tenants in rounds: an equal part each of what is left, and what some leave goes to
+/// the others.
 #[derive(Debug)]
 pub(super) struct Page<T> {
     left: usize,
-    turns: VecDeque<T>,
-    /// Tenants that have not had their first turn.
-    unserved: usize,
+    /// Those whose turn in this round is still to come.
+    round: VecDeque<T>,
+    /// Those that have more.
+    next_round: VecDeque<T>,
+    is_first_round: bool,
 }
 
 impl<T> Page<T> {
     pub(super) fn new(rows: usize, tenants: impl IntoIterator<Item = T>) -> Self {
-        let turns: VecDeque<T> = tenants.into_iter().collect();
-        Self { left: rows, unserved: turns.len(), turns }
+        let round = tenants.into_iter().collect();
+        Self { left: rows, round, next_round: VecDeque::new(), is_first_round: true }
     }
 
     /// Whose turn it is, and how many rows it may take.
@@ -30,10 +33,12 @@ impl<T> Page<T> {
         if self.left == 0 {
             return None;
         }
-        let share = self.left.div_ceil(self.turns.len().max(1));
-        let tenant = self.turns.pop_front()?;
-        self.unserved = self.unserved.saturating_sub(1);
-        Some((tenant, share))
+        if self.round.is_empty() {
+            self.round = std::mem::take(&mut self.next_round);
+            self.is_first_round = false;
+        }
+        let share = self.left.div_ceil(self.round.len().max(1));
+        self.round.pop_front().map(|tenant| (tenant, share))
     }
 
     /// It took so many rows.
@@ -43,17 +48,17 @@ impl<T> Page<T> {
 
     /// It has more, should the others leave something.
     pub(super) fn again(&mut self, tenant: T) {
-        self.turns.push_back(tenant);
+        self.next_round.push_back(tenant);
     }
 
-    /// Tenants, of the last ones given, that have had no turn.
-    pub(super) fn unserved(&self) -> usize {
-        self.unserved
-    }
-
-    /// Those still waiting for a turn: the ones without any first.
-    pub(super) fn rest(self) -> Vec<T> {
-        self.turns.into()
+    /// Once the page is full: those that had no turn at all, and those that have more.
+    pub(super) fn rest(self) -> (Vec<T>, Vec<T>) {
+        let Self { round, next_round, is_first_round, left: _ } = self;
+        if is_first_round {
+            (round.into(), next_round.into())
+        } else {
+            (Vec::new(), round.into_iter().chain(next_round).collect())
+        }
     }
 }
 
@@ -88,11 +93,17 @@ mod tests {
 
     #[test]
     fn tenants_that_find_the_page_full_are_told_apart() {
-        let mut page = Page::new(2, 0..5);
-        while page.next().is_some() {
-            page.took(1);
-        }
-        assert_eq!((page.unserved(), page.rest()), (3, vec![2, 3, 4]));
+        let rest = |rows| {
+            let mut page = Page::new(rows, 0..4);
+            while let Some((tenant, _)) = page.next() {
+                page.took(1);
+                page.again(tenant);
+            }
+            page.rest()
+        };
+        assert_eq!(rest(2), (vec![2, 3], vec![0, 1]));
+        assert_eq!(rest(4), (vec![], vec![0, 1, 2, 3]));
+        assert_eq!(rest(6), (vec![], vec![2, 3, 0, 1]));
     }
 
     #[test]

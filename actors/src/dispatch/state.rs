@@ -20,7 +20,7 @@ use super::recover::{recover_claims, restore_markers};
 use super::steady::SteadyClock;
 use super::targets::Targets;
 use super::writing::Writing;
-use super::{DispatchArgs, DispatchConfig, DispatchMsg, DispatchSnapshot};
+use super::{DispatchArgs, DispatchMsg, DispatchSnapshot};
 use crate::model::retry::RetryPolicy;
 use crate::ports::KvError;
 
@@ -35,6 +35,10 @@ const STEPS_A_TURN: usize = 8;
 
 /// Wake-ups come with every fsync. While there is something to deliver, they are answered together.
 const LOOK_EVERY: Duration = Duration::from_millis(3);
+
+/// Looks at many tenants that have nothing due right now take long: this many times as long as the last one is the pause
+/// before the next.
+const LOOK_PAUSE: u32 = 3;
 
 /// What is kept of the time to stop for the last write: this much, or a tenth if that is less.
 const LAST_WRITE: Duration = Duration::from_secs(1);
@@ -263,18 +267,14 @@ impl DispatchState {
         wants && self.has_room()
     }
 
-    /// Not for a row or two: a claim costs about the same for a page.
     fn has_room(&self) -> bool {
-        let DispatchConfig { batch, max_inflight, max_inflight_bytes, .. } = self.args.config;
-        let held = self.held.total();
-        let rows = max_inflight.saturating_sub(held.rows);
-        let bytes = max_inflight_bytes.saturating_sub(held.bytes);
-        let enough_rows = rows >= batch.min(max_inflight / 4).max(1);
-        enough_rows && (held.rows == 0 || bytes > max_inflight_bytes / 8)
+        let (config, held) = (&self.args.config, self.held.total());
+        let has_bytes = held.rows == 0 || held.bytes < config.max_inflight_bytes;
+        held.rows < config.max_inflight && has_bytes
     }
 
     async fn claim(&mut self) -> Result<(), KvError> {
-        let now_ms = self.clock.now_ms();
+        let (now_ms, began) = (self.clock.now_ms(), Instant::now());
         // Whoever wakes us from here on has seen something newer.
         self.look = false;
         let context = ClaimContext {
@@ -292,7 +292,7 @@ impl DispatchState {
         self.outcomes.look_at(report.cleared);
         // What is left to tenants that hold their share already waits until something has finished.
         (self.left, self.more) = (report.more, report.more && report.claimed > 0);
-        self.look_after = Instant::now() + LOOK_EVERY;
+        self.look_after = Instant::now() + LOOK_EVERY.max(began.elapsed() * LOOK_PAUSE);
         self.oldest_due_at_ms = report.oldest_due_ms;
         self.next_look_ms = report.next_ms.unwrap_or(now_ms);
         self.look |= claimed.is_err();

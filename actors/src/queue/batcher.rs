@@ -95,15 +95,14 @@ impl BatcherHandle {
     /// `Overload` when the partition is full or the commit path stalls, so that a stall costs the requests already in
     /// flight and nobody else; `StoreUnavailable` while nobody can commit.
     pub fn submit(&self, hook: NewHook) -> Result<(Waiting, Instant), Refusal> {
-        if self.ledger.is_failed() || self.slot.get().is_none() {
+        if !self.slot.is_running() {
             return Err(Refusal::StoreUnavailable);
         }
-        if self.ledger.oldest().is_some_and(|at| at.elapsed() > self.stall) {
-            return Err(Refusal::Overload);
-        }
+        let now = Instant::now();
+        self.ledger.admits(now, self.stall)?;
         let permit = self.admission.admit(hook.envelope.body.len()).ok_or(Refusal::Overload)?;
         let (reply, waiting) = reply();
-        let deadline = Instant::now() + self.start_deadline;
+        let deadline = now + self.start_deadline;
         self.inbox.push(Buffered { hook, reply, permit, deadline });
         self.bell.ring();
         Ok((waiting, deadline))

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -133,6 +134,21 @@ impl Ledger {
         count
     }
 
+    /// Whether a new hook may be queued behind what is here.
+    ///
+    /// # Errors
+    /// `StoreUnavailable` while a failure is being fenced; `Overload` while the oldest unanswered group has waited for
+    /// longer than `stall`.
+    pub fn admits(&self, now: Instant, stall: Duration) -> Result<(), Refusal> {
+        let groups = self.groups();
+        if groups.failed {
+            return Err(Refusal::StoreUnavailable);
+        }
+        let oldest = groups.open.front();
+        let stalled = oldest.is_some_and(|group| now.duration_since(group.opened_at) > stall);
+        if stalled { Err(Refusal::Overload) } else { Ok(()) }
+    }
+
     /// Groups entered and not yet answered or fenced.
     pub fn open_groups(&self) -> usize {
         self.groups().open.len()
@@ -140,12 +156,6 @@ impl Ledger {
 
     pub fn is_failed(&self) -> bool {
         self.groups().failed
-    }
-
-    /// When the oldest unanswered group was entered.
-    pub fn oldest(&self) -> Option<Instant> {
-        let groups = self.groups();
-        groups.fenced.first().or(groups.open.front()).map(|group| group.opened_at)
     }
 
     /// Nothing to fence and nothing unanswered.

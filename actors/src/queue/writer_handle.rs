@@ -78,7 +78,7 @@ impl WriterHandle {
         let wanted = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.room_bytes);
         let room = Arc::clone(&self.room).acquire_many_owned(wanted);
         let Ok(Ok(room)) = timeout_at(deadline, room).await else { return };
-        if self.slot.get().is_none() {
+        if !self.slot.is_running() {
             return;
         }
         self.inbox.push(CommitBatch { entries, bytes, room });

@@ -19,11 +19,18 @@ const CACHED_FOR: Duration = Duration::from_secs(1);
 /// A probe that takes longer is a failing store: `/ready` never hangs behind a stalled disk.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// One probe's answer.
+#[derive(Clone, Copy)]
+struct Probed {
+    at: Instant,
+    failure: Option<FailureClass>,
+}
+
 #[derive(Clone)]
 pub struct Readiness {
     store: StoreHandle,
     clock: Arc<dyn Clock>,
-    last: Arc<Mutex<Option<(Instant, Option<FailureClass>)>>>,
+    last: Arc<Mutex<Option<Probed>>>,
 }
 
 impl Readiness {
@@ -41,17 +48,17 @@ impl Readiness {
             return Some(FailureClass::NotRunning);
         }
         let mut last = self.last.lock().await;
-        if let Some((at, answer)) = *last
-            && at.elapsed() < CACHED_FOR
+        if let Some(probed) = *last
+            && probed.at.elapsed() < CACHED_FOR
         {
-            return answer;
+            return probed.failure;
         }
-        let answer = match timeout(PROBE_TIMEOUT, self.probe()).await {
-            Ok(answer) => answer,
+        let failure = match timeout(PROBE_TIMEOUT, self.probe()).await {
+            Ok(failure) => failure,
             Err(_elapsed) => Some(FailureClass::Timeout),
         };
-        *last = Some((Instant::now(), answer));
-        answer
+        *last = Some(Probed { at: Instant::now(), failure });
+        failure
     }
 
     async fn probe(&self) -> Option<FailureClass> {

@@ -1,8 +1,14 @@
 #![allow(clippy::unwrap_used)]
 
+use std::time::Duration;
+
+use ankusa_actors::model::failure::FailureClass;
+use ankusa_actors::ports::{
+    DeliveryResult, IngestOutcome, RefusedReason, ReopenResult, StoreStats,
+};
+
 use super::*;
 use crate::config::Environment;
-use ankusa_actors::ports::StoreStats;
 
 /// Two sources, one breaker limit to find again.
 fn metrics() -> Metrics {
@@ -52,7 +58,15 @@ fn emit_one_of_each(metrics: &Metrics) {
 fn every_series_comes_out_as_documented() {
     let metrics = metrics();
     emit_one_of_each(&metrics);
-    metrics.gauges.set_store(StoreStats { hooks: 1, deliveries: 2, disk_bytes: 3 });
+    metrics.gauges.set_store(StoreStats {
+        hooks: 1,
+        deliveries: 2,
+        disk_bytes: 3,
+        wal_bytes: 15,
+        write_stopped: true,
+        delayed_write_bytes_per_s: 16,
+        background_errors: 17,
+    });
     metrics.gauges.set_queue(QueueGauges {
         pending: 4,
         scheduled: 5,
@@ -71,10 +85,15 @@ fn every_series_comes_out_as_documented() {
     };
     metrics.gauges.set_dispatch(dispatch);
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/metrics.txt");
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+    if std::env::var_os("ANKUSA_UPDATE_GOLDEN").is_some() {
         std::fs::write(golden, metrics.encode()).unwrap();
     }
-    assert_eq!(metrics.encode(), std::fs::read_to_string(golden).unwrap());
+    let (text, golden) = (metrics.encode(), std::fs::read_to_string(golden).unwrap());
+    // The first line that differs says more than two whole texts.
+    for (line, golden) in text.lines().zip(golden.lines()) {
+        assert_eq!(line, golden);
+    }
+    assert_eq!(text.len(), golden.len());
 }
 
 #[test]

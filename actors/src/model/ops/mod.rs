@@ -147,6 +147,6 @@ impl Ops {
 }
 
 #[cfg(test)]
-mod sequences;
+mod sequences_tests;
 #[cfg(test)]
 mod tests;
