@@ -9,6 +9,8 @@ const RULE: &str = "imports";
 /// The rooms of `actors/src` that hold processes.
 const ROOMS: [&str; 9] =
     ["store", "queue", "edge", "dispatch", "archive", "claims", "backup", "intake", "upkeep"];
+/// What every room may know.
+const SHARED: [&str; 4] = ["model", "ports", "sources", "supervision"];
 /// The only places that know all processes.
 const ASSEMBLY: [&str; 4] = ["tree", "node", "admin", ""];
 /// What touches the world: each knows nothing but its port.
@@ -58,12 +60,13 @@ pub(crate) fn model_is_pure(sources: &[Source]) -> Vec<Failure> {
     failures
 }
 
-/// `ports` know `model`; a room knows both, `supervision`, and other rooms without their `State` and `Msg`.
+/// `ports` know `model`, and `sources` both; a room knows those, `supervision`, and other rooms without their `State` and
+/// `Msg`.
 pub(crate) fn rooms_of_actors_keep_to_their_imports(sources: &[Source]) -> Vec<Failure> {
     let mut failures = Vec::new();
     for source in shipped_below(sources, "actors/src") {
         let room = top_module(source, "actors/src/");
-        let known = ["model", "ports", "supervision"].contains(&room.as_str());
+        let known = SHARED.contains(&room.as_str());
         if !known && !ROOMS.contains(&room.as_str()) && !ASSEMBLY.contains(&room.as_str()) {
             let what =
                 format!("`{room}` is no room of actors that the import rules know: add it to them");
@@ -71,11 +74,12 @@ pub(crate) fn rooms_of_actors_keep_to_their_imports(sources: &[Source]) -> Vec<F
         }
         let own =
             paths(source, "actors/src/").into_iter().filter(|path| path.segment(0) == "crate");
-        if room == "ports" {
-            let strangers = own.filter(|path| !["ports", "model"].contains(&path.segment(1)));
-            failures.extend(
-                strangers.map(|path| not_allowed(source, &path, "ports import only model")),
-            );
+        if room == "ports" || room == "sources" {
+            let known = [room.as_str(), "model", "ports"];
+            let strangers = own.filter(|path| !known.contains(&path.segment(1)));
+            failures.extend(strangers.map(|path| {
+                not_allowed(source, &path, "ports import only model")
+            }));
         } else if ROOMS.contains(&room.as_str()) {
             failures.extend(own.filter_map(|path| room_failure(source, &room, &path)));
         }
@@ -85,7 +89,7 @@ pub(crate) fn rooms_of_actors_keep_to_their_imports(sources: &[Source]) -> Vec<F
 
 fn room_failure(source: &Source, room: &str, path: &PathUse) -> Option<Failure> {
     let other = path.segment(1);
-    if other == room || ["model", "ports", "supervision"].contains(&other) {
+    if other == room || SHARED.contains(&other) {
         None
     } else if !ROOMS.contains(&other) {
         Some(not_allowed(
