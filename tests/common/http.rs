@@ -212,7 +212,11 @@ impl Client {
         Ok(self.buffer.drain(..count).collect())
     }
 
-    async fn more(&mut self) -> Result<(), Gone> {
+    /// Waits for bytes, whatever they are. What was waited for in vain may be waited for again.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub async fn more(&mut self) -> Result<(), Gone> {
         let mut chunk = vec![0; 64 << 10];
         match in_time("reading", self.stream.read(&mut chunk)).await {
             Ok(0) => Err(Gone),

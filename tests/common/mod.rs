@@ -10,6 +10,7 @@
 )]
 
 pub mod http;
+pub mod load;
 pub mod node;
 pub mod store;
 pub mod worker;

@@ -69,6 +69,8 @@ impl TestNode {
             "admin": {"port": admin_port, "gauge_interval_ms": 100},
             "control": {"allow_crash": true},
             "egress": {"allow_http": true, "allow_private": true},
+            // A busy machine may take its time without being refused.
+            "batcher": {"stall_ms": 20_000, "start_deadline_ms": 20_000},
             "dispatch": {"retry": {"base_ms": 20, "max_ms": 200}, "breaker_failures": 0},
             "shutdown": {"drain_ms": 5_000},
         });
