@@ -90,6 +90,8 @@ pub struct Report {
     /// What else the drill counted, by name.
     pub counts: BTreeMap<&'static str, Value>,
     pub violations_total: usize,
+    /// How often each invariant was violated, by its code.
+    pub invariants_violated: BTreeMap<&'static str, usize>,
     /// The first violations, each with where it was found.
     pub violations: Vec<String>,
     pub elapsed_ms: u128,
@@ -108,6 +110,7 @@ impl Report {
             unknown: 0,
             counts: BTreeMap::new(),
             violations_total: 0,
+            invariants_violated: BTreeMap::new(),
             violations: Vec::new(),
             elapsed_ms: 0,
         }
@@ -121,6 +124,7 @@ impl Report {
     /// Adds violations found in one place.
     pub fn violated(&mut self, place: &str, violations: &[Violation]) {
         for violation in violations {
+            *self.invariants_violated.entry(violation.invariant.code()).or_default() += 1;
             self.violated_by(format!("{place}: {violation}"));
         }
     }
@@ -151,7 +155,8 @@ impl fmt::Display for Report {
             writeln!(out, "  {name} {value}")?;
         }
         if self.violations_total > 0 {
-            writeln!(out, "  violations {}", self.violations_total)?;
+            let by_invariant = &self.invariants_violated;
+            writeln!(out, "  violations {}, by invariant {by_invariant:?}", self.violations_total)?;
         }
         for violation in &self.violations {
             writeln!(out, "    {violation}")?;

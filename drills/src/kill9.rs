@@ -151,7 +151,7 @@ impl Drill {
                 "the queue had not drained {DRAINED_WITHIN:?} after the last start"
             ));
         }
-        let dump = node.dump().await?;
+        let dump = node.settled_dump().await?;
         self.judge("after the drain", &dump, Moment::Drained);
         let status = node.stop().await?;
         if status != "exit status: 0" {

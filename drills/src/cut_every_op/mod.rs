@@ -42,13 +42,13 @@ const CLIENTS: usize = 32;
 const SYNC_DELAY_US: u64 = 2_000;
 
 /// Images that fit an automatic run: the stride is chosen so that there are about as many.
-const IMAGES: usize = 3_000;
+const IMAGES: usize = 2_400;
 
 /// Images a real node is started on.
 const RESTARTS: usize = 20;
 
 /// Longest wait for the recorded node to deliver everything.
-const DRAINED_WITHIN: Duration = Duration::from_secs(60);
+const DRAINED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Runs the drill.
 ///

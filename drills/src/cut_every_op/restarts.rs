@@ -83,7 +83,7 @@ async fn restart(
         Err(down) => return Ok(Some(What::Unreadable(down.to_string()))),
     };
     let drained = node.drain(DRAINED_WITHIN).await?;
-    let dump = node.dump().await?;
+    let dump = node.settled_dump().await?;
     drop(node);
     let requests = recording.timeline.requests_at(cut, &recording.timeline.unanswered());
     let mut deliveries = recording.timeline.deliveries_at(cut);
