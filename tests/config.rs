@@ -383,7 +383,7 @@ fn an_admin_port_beyond_loopback_needs_tokens_that_are_some() {
     }
     assert!(parse("admin: {ip: 127.0.0.9}").is_ok() && parse("admin: {ip: \"::1\"}").is_ok());
     assert!(parse("admin: {ip: 0.0.0.0, enabled: false}").is_ok());
-    let tokens = "[{name: a, token: long-enough-token, scopes: [\"dlq:read\", \"node:*\", \"*\"]}]";
+    let tokens = "[{name: a, token: exactly-16-bytes, scopes: [\"dlq:read\", \"node:*\", \"*\"]}]";
     assert!(parse(&admin(tokens)).is_ok());
 }
 
@@ -568,6 +568,30 @@ fn a_reference_that_stands_for_nothing_is_refused_at_its_key() {
 }
 
 #[test]
+fn files_have_an_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    let at = file.display();
+    let text = source(&format!("verify: {{type: github, secret: \"${{file:{at}}}\"}}"));
+    std::fs::write(&file, "x".repeat(65_536)).unwrap();
+    assert!(parse(&text).is_ok());
+    std::fs::write(&file, "x".repeat(65_537)).unwrap();
+    assert_eq!(refused(&text), format!("sources.a.verify.secret: {at} is larger than 65536 bytes"));
+
+    let load = || Config::load(&file, &Environment::default());
+    std::fs::write(&file, format!("#{}", " ".repeat((4 << 20) - 1))).unwrap();
+    assert_eq!(load().unwrap(), Config::default());
+    std::fs::write(&file, format!("#{}", " ".repeat(4 << 20))).unwrap();
+    assert_eq!(load().unwrap_err().to_string(), format!("{at}: is larger than 4194304 bytes"));
+}
+
+#[test]
+fn a_mistake_is_one_line_whatever_it_names() {
+    let headers = sink("url: https://w.example/\nsecret: s\nheaders: {\"x\\ny\\r\": z}");
+    assert_eq!(refused(&headers), "sources.a.sinks[0].headers.x\\ny\\r: is not a header name");
+}
+
+#[test]
 fn the_environment_beats_the_file_and_is_named_when_it_is_wrong() {
     let text = "node: {data_dir: /file, roles: [storage]}\nhttp: {port: 1}\nlog: {level: error}";
     let variables = [
@@ -635,6 +659,10 @@ fn aliases_that_expand_without_end_are_refused() {
     }
     let line = refused(&bomb);
     assert!(line.starts_with("test.yml: ") && line.lines().count() == 1, "{line}");
+    // Without expanding to much, only many of them.
+    let aliases = |count| format!("x: [&x y, {}]", "*x, ".repeat(count));
+    assert!(refused(&aliases(1_001)).starts_with("test.yml: "));
+    assert!(refused(&aliases(1_000)).starts_with("x: unknown key"));
     let honest = "x: &x {type: log}\nsources: {a: {sinks: [*x]}}";
     assert!(refused(honest).starts_with("x: unknown key"));
     assert!(parse("sources: {a: {sinks: &s [{type: log}]}, b: {sinks: *s}}").is_ok());
@@ -679,7 +707,12 @@ fn patterns(value: &Value, pattern: &str, found: &mut BTreeSet<String>) {
                 patterns(value, &format!("{pattern}[]"), found);
             }
         }
-        _leaf => {
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Object(_)
+        | Value::Array(_) => {
             found.insert(pattern.to_owned());
         }
     }
@@ -880,7 +913,9 @@ fn what_is_worth_a_warning_is_no_mistake() {
         starts,
         ["node.roles has storage, b", "sources is empty: every h", "control.allow_crash is on"]
     );
-    assert_eq!(parse(&source("")).unwrap().warnings(), Vec::<String>::new());
+    for quiet in [source("").as_str(), "node: {roles: [dispatch]}"] {
+        assert_eq!(parse(quiet).unwrap().warnings(), Vec::<String>::new(), "{quiet}");
+    }
 }
 
 /// Runs the binary with this configuration and nothing else in its environment.

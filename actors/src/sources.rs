@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::model::forward::ForwardPolicy;
+use crate::model::ids::DEFAULT_TENANT;
 pub use crate::model::source::OnVerifyFailure;
 use crate::model::verify::Verifier;
 use crate::ports::Sink;
@@ -30,6 +31,13 @@ pub struct Source {
 }
 
 impl Source {
+    /// The tenant a hook is stored under when its URL names `url_tenant`; `None` when that URL does not reach the source.
+    /// A source of `default` is shared by the URLs of every tenant, any other answers its own tenant's alone.
+    pub fn tenant_of<'a>(&'a self, url_tenant: Option<&'a str>) -> Option<&'a str> {
+        let tenant = url_tenant.unwrap_or(&self.tenant);
+        (self.tenant == DEFAULT_TENANT || self.tenant == tenant).then_some(tenant)
+    }
+
     /// What `modules` must say for these sinks.
     pub fn modules_of(sinks: &[Arc<dyn Sink>]) -> Arc<[&'static str]> {
         sinks.iter().map(|sink| sink.module()).collect()

@@ -174,7 +174,7 @@ async fn after_a_kill_nothing_that_was_applied_is_deleted() {
     bench.disk.kill();
     drop(sent);
     bench.disk.slow(SimOp::Sync, Duration::ZERO);
-    let second = Bench { disk: bench.disk.clone(), ..Bench::default() };
+    let second = Bench::on(&bench.disk);
     let node = second.start().await;
     assert_eq!(second.acked(&node, "acme", "after").await, Seq(2));
     assert_eq!(second.durable(), text(&[(1, "unknown"), (2, "after")]));
@@ -226,14 +226,6 @@ async fn a_full_partition_refuses_at_once() {
     bench.acked(&node, "acme", "four").await;
 }
 
-fn group_sizes(bench: &Bench) -> Vec<u64> {
-    let hooks = |line: &String| {
-        let size = line.strip_prefix("CommitApplied { hooks: ")?.split(',').next()?;
-        size.parse().ok()
-    };
-    bench.events.lines().iter().filter_map(hooks).collect()
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_group_stays_within_its_cap_of_hooks() {
     let mut bench = Bench::default();
@@ -246,9 +238,9 @@ async fn a_group_stays_within_its_cap_of_hooks() {
     for sent in sent {
         assert!(matches!(sent.await.unwrap(), CommitAnswer::Committed(_)));
     }
-    assert_eq!(group_sizes(&bench).into_iter().sum::<u64>(), 8);
-    assert!(group_sizes(&bench).into_iter().all(|hooks| hooks <= 3), "{:?}", group_sizes(&bench));
-    assert!(group_sizes(&bench).len() < 8, "batches that wait share a group");
+    assert_eq!(bench.group_sizes().into_iter().sum::<u64>(), 8);
+    assert!(bench.group_sizes().into_iter().all(|hooks| hooks <= 3), "{:?}", bench.group_sizes());
+    assert!(bench.group_sizes().len() < 8, "batches that wait share a group");
 }
 
 #[tokio::test(start_paused = true)]
@@ -368,7 +360,8 @@ async fn rows_without_a_stamp_are_never_taken_for_an_empty_store() {
     use ankusa_actors::model::batch::Batch;
     use ankusa_actors::ports::Engine;
     use ankusa_actors::ports::sim::SimEngine;
-    let bench = Bench::default();
+    let mut bench = Bench::default();
+    bench.stays_sound = false;
     let engine = SimEngine::on(&bench.disk);
     let kv = engine.open().await.unwrap();
     let mut batch = Batch::default();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ankusa_drills::bench::BENCHES;
+use ankusa_drills::bench::{BENCHES, BenchOptions, floor};
 use ankusa_drills::drill::{CannotInject, DRILLS, DrillOptions, Verdict};
 use ankusa_drills::{control, node};
 use clap::{Parser, Subcommand};
@@ -55,6 +55,18 @@ enum Command {
         /// Exit 0 whether or not every bar was passed.
         #[arg(long)]
         report: bool,
+        /// How often the floors and the node take turns.
+        #[arg(long)]
+        rounds: Option<usize>,
+        /// Seconds of each load.
+        #[arg(long)]
+        seconds: Option<u64>,
+        /// Connections of the load.
+        #[arg(long)]
+        connections: Option<usize>,
+        /// Where the stores are made, on the disk to be measured. Default: below the working directory.
+        #[arg(long)]
+        dir: Option<PathBuf>,
     },
     /// The program that calibrates the recorder.
     #[command(name = control::COMMAND, hide = true)]
@@ -63,9 +75,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    // The node has a command line of its own.
-    if arguments.next().as_deref() == Some(node::COMMAND) {
-        return ankusa_node::run(arguments);
+    match arguments.next().as_deref() {
+        // The node has a command line of its own.
+        Some(node::COMMAND) => return ankusa_node::run(arguments),
+        Some(floor::COMMAND) => return floor::run(&arguments.collect::<Vec<_>>()),
+        Some(_) | None => {}
     }
     match Arguments::parse().command {
         Command::List => list(),
@@ -75,7 +89,9 @@ fn main() -> ExitCode {
             let options = DrillOptions { seed, cycles, lasting, stride, keeps_evidence };
             run(&name, &options, json, expect_violation)
         }
-        Command::Bench { name, report } => bench(&name, report),
+        Command::Bench { name, report, rounds, seconds, connections, dir: directory } => {
+            bench(&name, &BenchOptions { rounds, seconds, connections, directory }, report)
+        }
         Command::Control { file, mark } => match control::run(&file, &mark) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => complain(&CannotInject(error.to_string())),
@@ -115,11 +131,11 @@ fn run(name: &str, options: &DrillOptions, json: bool, expect_violation: bool) -
     if as_wanted { ExitCode::SUCCESS } else { ExitCode::from(VIOLATED) }
 }
 
-fn bench(name: &str, report_only: bool) -> ExitCode {
+fn bench(name: &str, options: &BenchOptions, report_only: bool) -> ExitCode {
     let Some(bench) = BENCHES.into_iter().find(|bench| bench.name == name) else {
         return complain(&CannotInject(format!("there is no bench {name}: `list` names them")));
     };
-    match (bench.run)() {
+    match (bench.run)(options) {
         Ok(report) => {
             say(&report.to_string());
             if report.passes() || report_only {

@@ -66,3 +66,20 @@ fn reachable(ip: IpAddr) -> IpAddr {
         IpAddr::V4(_) | IpAddr::V6(_) => ip,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_on_every_address_is_asked_on_loopback() {
+        for (listening, asked) in [
+            ("0.0.0.0", "127.0.0.1"),
+            ("::", "::1"),
+            ("10.0.0.1", "10.0.0.1"),
+            ("fd00::1", "fd00::1"),
+        ] {
+            assert_eq!(reachable(listening.parse().unwrap()).to_string(), asked);
+        }
+    }
+}

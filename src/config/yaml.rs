@@ -23,6 +23,8 @@ pub(super) fn parse(text: &str) -> Result<Dict, String> {
         budget: serde_saphyr::budget! {
             max_events: MAX_EVENTS,
             max_aliases: MAX_ALIASES,
+            // One list of sinks may serve a thousand sources: what aliases come to is bounded above.
+            enforce_alias_anchor_ratio: false,
             max_depth: MAX_DEPTH,
             max_documents: 1,
         },

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,8 @@ use super::routes::{Control, Routes, control_routes};
 /// Only the owner may connect.
 const SOCKET_MODE: u32 = 0o600;
 
-/// Binds the socket. A file nobody listens on is a leftover of a killed node and is replaced; a live one is refused.
+/// Binds the socket. One that nobody listens on is a leftover of a killed node and is replaced; a live one is refused, and
+/// so is a file that is no socket.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
@@ -31,7 +32,13 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
             let text = format!("{} is in use by a running node", path.display());
             return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
         }
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)?,
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            if !fs::symlink_metadata(path)?.file_type().is_socket() {
+                let text = format!("{} exists and is no socket", path.display());
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+            }
+            fs::remove_file(path)?;
+        }
         Err(_absent) => {}
     }
     let listener = UnixListener::bind(path)?;

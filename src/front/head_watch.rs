@@ -1,62 +1,152 @@
-//! Tells a connection that is idle from one that dribbles a request head.
+//! Tells a connection that is idle from one that dribbles a request head, takes its answers too slowly, or was refused
+//! in the middle of a request.
 //!
-//! hyper has one timer for both, from the last answer to the end of the next head. An idle connection may wait for
-//! minutes: a load balancer in front keeps its own for as long. A head, once begun, has seconds. So hyper's timer is set
-//! to the idle limit, and the stream itself ends a head that takes too long.
+//! hyper has one timer, from the last answer to the end of the next head. An idle connection may wait for minutes: a load
+//! balancer in front keeps its own for as long. A head, once begun, has seconds. So hyper's timer is set to the idle
+//! limit, and the stream itself ends a head that takes too long.
+//!
+//! It also ends one whose client does not take its answers, which hyper would wait for without end; and it does not close
+//! on a client that is still sending, because the answer would be lost with the connection.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-/// Whether the bytes that arrive now belong to a request head. Set by the service, read by the stream.
+use super::framing::Framing;
+
+/// How long a client that was refused in the middle of its request may go on sending before the connection is closed on
+/// it.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// What is read of that at a time, to be thrown away.
+const DISCARD_BYTES: usize = 8 * 1024;
+
+/// What the stream of a connection tells its service.
 #[derive(Clone, Debug)]
-pub(super) struct InHead(Arc<AtomicBool>);
+pub(super) struct Heads(Arc<Told>);
 
-impl InHead {
-    pub(super) fn set(&self, in_head: bool) {
-        self.0.store(in_head, Ordering::Relaxed);
-    }
+#[derive(Debug)]
+struct Told {
+    /// Requests the service was asked.
+    asked: AtomicU64,
+    /// The number of the first ambiguous head; `u64::MAX` while there is none.
+    ambiguous: AtomicU64,
+}
 
-    fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+impl Heads {
+    /// Counts a request. Answers whether its head is ambiguous.
+    pub(super) fn next_is_ambiguous(&self) -> bool {
+        let number = self.0.asked.fetch_add(1, Ordering::Relaxed);
+        self.0.ambiguous.load(Ordering::Relaxed) == number
     }
 }
 
-/// A stream that gives a head `limit` from its first byte.
+/// How long a stream waits for its client.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// For a head, from its first byte.
+    pub(super) head: Duration,
+    /// For the client to take what is written.
+    pub(super) write: Duration,
+}
+
+/// A stream that knows where in a request it is.
 pub(super) struct HeadWatch<T> {
     stream: T,
-    limit: Duration,
-    in_head: InHead,
+    patience: Patience,
+    framing: Framing,
+    heads: Heads,
+    /// When the first byte of the head under way came.
     began: Option<Instant>,
     /// Only for a head that did not arrive in one piece.
     alarm: Option<Pin<Box<Sleep>>>,
+    /// Only while the client takes nothing.
+    stuck: Option<Pin<Box<Sleep>>>,
+    /// Only while a client is still sending what was refused.
+    lingering: Option<Pin<Box<Sleep>>>,
+    at_end: bool,
 }
 
 impl<T> HeadWatch<T> {
-    pub(super) fn new(stream: T, limit: Duration) -> (Self, InHead) {
-        let in_head = InHead(Arc::new(AtomicBool::new(true)));
-        let watch = Self { stream, limit, in_head: in_head.clone(), began: None, alarm: None };
-        (watch, in_head)
+    pub(super) fn new(stream: T, patience: Patience) -> (Self, Heads) {
+        let heads =
+            Heads(Arc::new(Told { asked: AtomicU64::new(0), ambiguous: AtomicU64::new(u64::MAX) }));
+        let watch = Self {
+            stream,
+            patience,
+            framing: Framing::new(),
+            heads: heads.clone(),
+            began: None,
+            alarm: None,
+            stuck: None,
+            lingering: None,
+            at_end: false,
+        };
+        (watch, heads)
     }
 
     /// Ready once the head under way has taken too long.
     fn poll_alarm(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
-        let Some(began) = self.began.filter(|_| self.in_head.get()) else {
-            self.began = None;
-            self.alarm = None;
-            return Poll::Pending;
-        };
-        let deadline = began + self.limit;
+        let Some(began) = self.began else { return Poll::Pending };
+        let deadline = began + self.patience.head;
         let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         ready!(alarm.as_mut().poll(context));
         Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the request head took too long"))
+    }
+
+    fn saw(&mut self, bytes: &[u8]) {
+        self.at_end |= bytes.is_empty();
+        let before = self.framing.heads();
+        self.framing.see(bytes);
+        if let Some(number) = self.framing.first_ambiguous() {
+            self.heads.0.ambiguous.store(number, Ordering::Relaxed);
+        }
+        if self.framing.heads() != before || !self.framing.is_in_head() {
+            self.began = None;
+            self.alarm = None;
+        }
+        if self.framing.is_in_head() {
+            self.began.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// What writing came to, unless the client has taken nothing for too long.
+    fn unless_stuck<R>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<R>>,
+    ) -> Poll<io::Result<R>> {
+        if written.is_ready() {
+            self.stuck = None;
+            return written;
+        }
+        let stuck = self.stuck.get_or_insert_with(|| Box::pin(sleep(self.patience.write)));
+        ready!(stuck.as_mut().poll(context));
+        let text = "the client does not take its answers";
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, text)))
+    }
+}
+
+impl<T: AsyncRead + Unpin> HeadWatch<T> {
+    /// Ready once the client has stopped sending, or has had its time.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let lingering = self.lingering.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+        let mut discarded = [0; DISCARD_BYTES];
+        while lingering.as_mut().poll(context).is_pending() {
+            let mut buffer = ReadBuf::new(&mut discarded);
+            match ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => {}
+                Ok(()) | Err(_) => break,
+            }
+        }
+        Poll::Ready(())
     }
 }
 
@@ -68,24 +158,21 @@ impl<T: AsyncRead + Unpin> AsyncRead for HeadWatch<T> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         if let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(context, buffer) {
-            if !self.in_head.get() {
-                self.began = None;
-            } else if buffer.filled().len() > before {
-                self.began.get_or_insert_with(Instant::now);
-            }
+            self.saw(buffer.filled().get(before..).unwrap_or_default());
             return Poll::Ready(read);
         }
         self.poll_alarm(context).map(Err)
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for HeadWatch<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for HeadWatch<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.unless_stuck(context, written)
     }
 
     fn poll_write_vectored(
@@ -93,7 +180,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for HeadWatch<T> {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.unless_stuck(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -105,23 +193,30 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for HeadWatch<T> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        if self.lingering.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+        }
+        if !self.at_end && !self.framing.is_between_requests() {
+            ready!(self.poll_linger(context));
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
-    use tokio::time::sleep;
+    use tokio::time::{sleep, timeout};
 
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(10);
+    const PATIENCE: Patience =
+        Patience { head: Duration::from_secs(10), write: Duration::from_secs(20) };
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_is_left_alone_and_a_dribbled_head_is_not() {
         let (mut client, server) = duplex(64);
-        let (mut watch, _in_head) = HeadWatch::new(server, LIMIT);
+        let (mut watch, _heads) = HeadWatch::new(server, PATIENCE);
         let writing = tokio::spawn(async move {
             sleep(Duration::from_secs(60)).await;
             for byte in *b"POST" {
@@ -140,21 +235,84 @@ mod tests {
         writing.abort();
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_body_has_limits_of_its_own() {
-        let (mut client, server) = duplex(64);
-        let (mut watch, in_head) = HeadWatch::new(server, LIMIT);
-        client.write_all(b"h").await.unwrap();
-        let mut byte = [0];
-        watch.read_exact(&mut byte).await.unwrap();
-        in_head.set(false);
-        let body = tokio::spawn(async move {
-            sleep(Duration::from_secs(60)).await;
-            client.write_all(b"b").await.unwrap();
-            client
+    /// How long it takes until a read fails after `pieces` have come, four seconds apart.
+    async fn cut_off_after(pieces: &[&[u8]]) -> Duration {
+        let (mut client, server) = duplex(1_024);
+        let (mut watch, _heads) = HeadWatch::new(server, PATIENCE);
+        let since = Instant::now();
+        let reading = tokio::spawn(async move {
+            let mut read = Vec::new();
+            let _ = timeout(Duration::from_secs(1_000), watch.read_to_end(&mut read)).await;
+            since.elapsed()
         });
-        watch.read_exact(&mut byte).await.unwrap();
-        assert_eq!(&byte, b"b");
-        drop(body);
+        for piece in pieces {
+            client.write_all(piece).await.unwrap();
+            sleep(Duration::from_secs(4)).await;
+        }
+        reading.await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_has_its_time_from_its_first_byte_and_nothing_else_has() {
+        const LEFT_ALONE: u64 = 1_000;
+        for (pieces, expected) in [
+            (&[&b"G"[..], b"E", b"T"][..], 10),
+            // The second head begins with the piece that ends the first.
+            (&[b"GET / HTTP/1.1\r\n", b"\r\nGET / HTTP/1.1\r\n"], 14),
+            (&[b"GET / HTTP/1.1\r\n\r\n", b"GE", b"T"], 14),
+            (&[b"GET / HTTP/1.1\r\n", b"\r\n"], LEFT_ALONE),
+            (&[b"POST / HTTP/1.1\r\ncontent-length: 9\r\n\r\n", b"1", b"2"], LEFT_ALONE),
+            (&[b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", b"1"], LEFT_ALONE),
+            (&[], LEFT_ALONE),
+        ] {
+            assert_eq!(cut_off_after(pieces).await.as_secs(), expected, "{pieces:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_no_answers_is_given_up() {
+        let (_client, server) = duplex(64);
+        let (mut watch, _heads) = HeadWatch::new(server, PATIENCE);
+        watch.write_all(&[b'a'; 64]).await.unwrap();
+        let since = Instant::now();
+        let error = watch.write_all(b"b").await.unwrap_err();
+        assert_eq!((error.kind(), since.elapsed()), (io::ErrorKind::TimedOut, PATIENCE.write));
+    }
+
+    /// How long a shutdown takes after the client has sent `sent` and goes on sending.
+    async fn shut_down_after(sent: &'static [u8]) -> Duration {
+        let (mut client, server) = duplex(64);
+        let (mut watch, _heads) = HeadWatch::new(server, PATIENCE);
+        client.write_all(sent).await.unwrap();
+        watch.read_exact(&mut vec![0; sent.len()]).await.unwrap();
+        let sending = tokio::spawn(async move {
+            while client.write_all(&[b'x'; 64]).await.is_ok() {
+                sleep(Duration::from_millis(1)).await;
+            }
+        });
+        let since = Instant::now();
+        watch.shutdown().await.unwrap();
+        drop(watch);
+        sending.await.unwrap();
+        since.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_in_the_middle_of_a_request_is_not_cut_off_at_once() {
+        let middle = b"POST / HTTP/1.1\r\ncontent-length: 9\r\n\r\nx";
+        assert_eq!(shut_down_after(middle).await.as_millis() / 10, LINGER.as_millis() / 10);
+        let between = b"GET / HTTP/1.1\r\n\r\n";
+        assert!(shut_down_after(between).await < Duration::from_millis(10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_service_learns_which_head_was_ambiguous() {
+        let (mut client, server) = duplex(1_024);
+        let (mut watch, heads) = HeadWatch::new(server, PATIENCE);
+        client.write_all(b"GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\n\n").await.unwrap();
+        drop(client);
+        watch.read_to_end(&mut Vec::new()).await.unwrap();
+        let told = [(); 3].map(|()| heads.next_is_ambiguous());
+        assert_eq!(told, [false, true, false]);
     }
 }

@@ -15,7 +15,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
-    CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING,
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName, HeaderValue, RETRY_AFTER,
 };
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -23,10 +23,14 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::listener::{Acceptor, Limits, Serve, Server};
+use super::listener::{Acceptor, Ambiguous, Limits, Serve, Server};
 
 /// The largest body a declared length makes room for before it has arrived.
 const MAX_RESERVED_BYTES: usize = 64 * 1024;
+
+/// The largest body of a refused request that is read off, and how long that may take.
+const MAX_PASSED_OVER_BYTES: usize = 64 * 1024;
+const PASS_OVER_WITHIN: Duration = Duration::from_secs(1);
 
 pub enum IngestServerMsg {
     /// Panic, for a drill.
@@ -109,6 +113,8 @@ impl Actor for IngestServer {
 #[error("the outcome is unknown; closing unanswered")]
 pub struct Unanswered;
 
+type Answered = Result<Response<Full<Bytes>>, Unanswered>;
+
 struct Edge {
     ingest: Arc<Ingest>,
     admin: Admin,
@@ -119,41 +125,48 @@ impl Serve for Arc<Edge> {
     type Body = Full<Bytes>;
     type Error = Unanswered;
 
-    fn serve(
-        &self,
-        request: Request<Incoming>,
-    ) -> impl Future<Output = Result<Response<Full<Bytes>>, Unanswered>> + Send + 'static {
+    fn serve(&self, request: Request<Incoming>) -> impl Future<Output = Answered> + Send + 'static {
         let edge = Arc::clone(self);
         async move { edge.answer(request).await }
     }
 }
 
 impl Edge {
-    async fn answer(
-        &self,
-        request: Request<Incoming>,
-    ) -> Result<Response<Full<Bytes>>, Unanswered> {
+    async fn answer(&self, request: Request<Incoming>) -> Answered {
         if request.method() == Method::GET {
             return Ok(self.get(request.uri().path()).await);
         }
         let (parts, body) = request.into_parts();
-        let head = match head(parts) {
-            Ok(head) => head,
-            Err(answer) => return respond(answer),
-        };
-        let admitted = match self.ingest.admit(&head) {
-            Ok(admitted) => admitted,
-            Err(answer) => return respond(answer),
-        };
-        respond(self.receive(admitted, head, body).await)
+        if parts.extensions.get::<Ambiguous>().is_some() {
+            return closing(self.ingest.body_failed(BodyFailure::Ambiguous));
+        }
+        let head = head(&parts);
+        match self.ingest.admit(&head) {
+            Ok(admitted) => self.receive(admitted, head, body).await,
+            Err(answer) if parts.headers.contains_key(EXPECT) => closing(answer),
+            Err(answer) => self.pass_over(answer, body).await,
+        }
     }
 
-    async fn receive(&self, admitted: Admitted, head: RequestHead, body: Incoming) -> Answer {
+    async fn receive(&self, admitted: Admitted, head: RequestHead, body: Incoming) -> Answered {
         let limit = self.ingest.config.max_body_bytes;
         match timeout(self.body_timeout, read(body, limit)).await {
-            Ok(Ok(body)) => self.ingest.accept(admitted, head, body).await,
-            Ok(Err(failure)) => self.ingest.body_failed(failure),
-            Err(_elapsed) => self.ingest.body_failed(BodyFailure::Timeout),
+            Ok(Ok(body)) => respond(self.ingest.accept(admitted, head, body).await),
+            Ok(Err(failure)) => closing(self.ingest.body_failed(failure)),
+            Err(_elapsed) => closing(self.ingest.body_failed(BodyFailure::Timeout)),
+        }
+    }
+
+    /// Answers a request whose body nobody wants. A small one is read off, so that its connection can be used again.
+    async fn pass_over(&self, answer: Answer, body: Incoming) -> Answered {
+        let most = MAX_PASSED_OVER_BYTES.min(self.ingest.config.max_body_bytes);
+        let declared = body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
+        if declared.is_none_or(|bytes| bytes > most) {
+            return closing(answer);
+        }
+        match timeout(PASS_OVER_WITHIN, body.collect()).await {
+            Ok(Ok(_)) => respond(answer),
+            Ok(Err(_)) | Err(_) => closing(answer),
         }
     }
 
@@ -170,34 +183,35 @@ impl Edge {
 }
 
 /// What the edge needs of the request line and the headers.
-fn head(parts: Parts) -> Result<RequestHead, Answer> {
-    let declared = parts.headers.get_all(CONTENT_LENGTH).iter();
-    let lengths: Vec<_> = declared.map(|value| value.to_str().ok()?.parse::<u64>().ok()).collect();
-    if parts.headers.contains_key(TRANSFER_ENCODING) && !lengths.is_empty() {
-        // Two framings: whoever relays this may have seen another body than we would.
-        return Err(Answer::body_read_failed("framing"));
+fn head(parts: &Parts) -> RequestHead {
+    // Several that differ, or one that is no number, the parser has refused.
+    let declared = parts.headers.get(CONTENT_LENGTH);
+    RequestHead {
+        method: parts.method.as_str().to_owned(),
+        path: parts.uri.path().to_owned(),
+        headers: shared(&parts.headers),
+        content_length: declared.and_then(|value| value.to_str().ok()?.parse().ok()),
     }
-    let content_length = match lengths.as_slice() {
-        [Some(one)] => Some(*one),
-        _none_or_several => None,
-    };
-    let headers = shared(&parts.headers);
-    let method = parts.method.as_str().to_owned();
-    Ok(RequestHead { method, path: parts.uri.path().to_owned(), headers, content_length })
 }
 
-/// Names and values as received, in one piece of memory.
+/// Names and values as received, in the order they came, in one piece of memory.
 fn shared(headers: &HeaderMap) -> Vec<(Bytes, Bytes)> {
     let length = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
     let mut text = BytesMut::with_capacity(headers.iter().map(length).sum());
-    let mut shared = Vec::with_capacity(headers.len());
-    for (name, value) in headers {
+    let mut share = |(name, value): (&HeaderName, &HeaderValue)| {
         text.extend_from_slice(name.as_str().as_bytes());
         let name = text.split().freeze();
         text.extend_from_slice(value.as_bytes());
-        shared.push((name, text.split().freeze()));
+        (name, text.split().freeze())
+    };
+    if headers.len() == headers.keys_len() {
+        return headers.iter().map(share).collect();
     }
-    shared
+    // The map files the values of a repeated name together. But every value is a slice of the head as it was read, so
+    // where they lie is the order they came in.
+    let mut came: Vec<_> = headers.iter().collect();
+    came.sort_by_key(|(_, value)| value.as_bytes().as_ptr());
+    came.into_iter().map(&mut share).collect()
 }
 
 /// The exact bytes, held to `limit` while they arrive.
@@ -225,7 +239,14 @@ async fn read(mut body: Incoming, limit: usize) -> Result<Bytes, BodyFailure> {
     Ok(first.unwrap_or_else(|| whole.freeze()))
 }
 
-fn respond(answer: Answer) -> Result<Response<Full<Bytes>>, Unanswered> {
+/// Answers on a connection that cannot be used again, because some of the body has not been read.
+fn closing(answer: Answer) -> Answered {
+    let mut response = respond(answer)?;
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    Ok(response)
+}
+
+fn respond(answer: Answer) -> Answered {
     let Answer::Send { status, body, retry_after_s, durable } = answer else {
         return Err(Unanswered);
     };

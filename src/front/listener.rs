@@ -25,7 +25,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-use super::head_watch::HeadWatch;
+use super::head_watch::{HeadWatch, Patience};
 
 /// Wait after the kernel refused a connection (out of descriptors): accepting again at once would spin.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
@@ -35,7 +35,8 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 pub struct Limits {
     /// For a request head, from its first byte to its end.
     pub header_timeout: Duration,
-    /// From the connect, and from each answer, to the end of the next head: silent connections are closed after it.
+    /// From the connect, and from each answer, to the end of the next head: silent connections are closed after it, and
+    /// those that take none of what is written.
     pub idle_timeout: Duration,
     /// Connections served at once; more wait in the kernel's queue.
     pub max_connections: usize,
@@ -64,6 +65,10 @@ impl Acceptor {
         Ok(Self::Unix(UnixListener::from_std(socket)?))
     }
 }
+
+/// An extension of requests whose heads two parsers can read differently: to be refused.
+#[derive(Clone, Copy, Debug)]
+pub struct Ambiguous;
 
 /// What answers requests; a failure closes the connection unanswered.
 pub trait Serve: Clone + Send + Sync + 'static {
@@ -174,21 +179,23 @@ async fn serve<T>(
 ) where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (stream, in_head) = HeadWatch::new(stream, limits.header_timeout);
-    let service = service_fn(|request| {
-        in_head.set(false);
-        let (answering, in_head) = (service.serve(request), in_head.clone());
-        async move {
-            let answer = answering.await;
-            in_head.set(true);
-            answer
+    let patience = Patience { head: limits.header_timeout, write: limits.idle_timeout };
+    let (stream, heads) = HeadWatch::new(stream, patience);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        if heads.next_is_ambiguous() {
+            request.extensions_mut().insert(Ambiguous);
         }
+        service.serve(request)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle_timeout)
         .max_headers(limits.max_headers)
+        // One bounds a head that comes in pieces, the other one that comes at once.
         .max_buf_size(limits.max_header_bytes)
+        .max_header_size(limits.max_header_bytes)
+        // Whoever has said all it has to say may still wait for the answer.
+        .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let served = finish(connection.as_mut(), &mut stopped).await;

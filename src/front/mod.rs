@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod auth;
 pub mod control;
+mod framing;
 pub mod gauges;
 mod head_watch;
 pub mod ingest;

@@ -4,11 +4,13 @@ mod assembly;
 mod limits;
 mod sockets;
 
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ankusa_actors::node::Node;
+use rustix::process::{getpid, kill_process};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -19,16 +21,14 @@ use crate::config::Config;
 /// The tree has given up: whoever manages the process starts it again.
 const EXIT_GAVE_UP: u8 = 70;
 
-/// Told twice to stop.
-const EXIT_SECOND_SIGNAL: u8 = 130;
-
 /// How long the whole tree may take to stop on top of the drain: batchers, dispatch, writer, syncer, store.
 const STOP_EXTRA: Duration = Duration::from_secs(60);
 
 /// How long blocking work of the runtime is waited for once the tree is gone.
 const SHUTDOWN_RUNTIME: Duration = Duration::from_secs(5);
 
-/// Runs a node until SIGTERM, SIGINT or `ctl stop`. Exit codes: 0 stopped, 1 refused to boot, 70 gave up.
+/// Runs a node until SIGTERM, SIGINT or `ctl stop`. Exit codes: 0 stopped, 1 refused to boot, 70 gave up. Told twice to
+/// stop it ends as if killed.
 pub fn start(config: Config) -> ExitCode {
     if let Err(error) = limits::raise(&config) {
         error!("{error}");
@@ -66,16 +66,23 @@ async fn run(config: Config) -> ExitCode {
         }
     };
     let (stop, stop_asked) = watch::channel(false);
-    let booted = assembly::start(&config, Arc::new(stop));
-    let node = tokio::select! {
-        biased;
-        () = signals.asked() => {
-            info!("told to stop while starting");
-            return ExitCode::SUCCESS;
+    let mut booting = pin!(assembly::start(&config, Arc::new(stop)));
+    let mut told_to_stop = false;
+    let booted = loop {
+        tokio::select! {
+            biased;
+            () = signals.asked() => {
+                if told_to_stop {
+                    exit_at_once();
+                }
+                // An open cannot be left half-way: the threads of RocksDB would outlive what they use.
+                info!("told to stop while starting; stopping once the store is open");
+                told_to_stop = true;
+            }
+            booted = &mut booting => break booted,
         }
-        booted = booted => booted,
     };
-    let node = match node {
+    let node = match booted {
         Ok(node) => node,
         Err(error) => {
             error!("cannot start: {error}");
@@ -83,6 +90,9 @@ async fn run(config: Config) -> ExitCode {
         }
     };
     info!(took_ms = started.elapsed().as_millis(), "started");
+    if told_to_stop {
+        return stop_node(node, &config, signals).await;
+    }
     serve(node, &config, signals, stop_asked).await
 }
 
@@ -101,14 +111,14 @@ async fn serve(
             return ExitCode::from(EXIT_GAVE_UP);
         }
     }
+    stop_node(node, config, signals).await
+}
+
+async fn stop_node(node: Node, config: &Config, mut signals: Signals) -> ExitCode {
     let limit = Duration::from_millis(config.shutdown.drain_ms) + STOP_EXTRA;
     tokio::select! {
         biased;
-        () = signals.asked() => {
-            warn!("told to stop twice; exiting at once");
-            // Not a return: waiting for the runtime is what a second signal asks not to do.
-            std::process::exit(i32::from(EXIT_SECOND_SIGNAL));
-        }
+        () = signals.asked() => exit_at_once(),
         stopped = node.stop(limit) => {
             if stopped {
                 info!("stopped");
@@ -119,6 +129,15 @@ async fn serve(
             }
         }
     }
+}
+
+/// What a second signal asks for. The process kills itself: it promises to lose nothing when it is killed, while the exit
+/// handlers of an ordinary exit would take away what RocksDB's threads are using, and end in a crash.
+fn exit_at_once() -> ! {
+    warn!("told to stop twice; exiting at once");
+    // One's own process can always be killed; the abort is for the compiler.
+    let _ = kill_process(getpid(), rustix::process::Signal::KILL);
+    std::process::abort()
 }
 
 /// The boot lines: what runs, and what an answer of 201 is worth.

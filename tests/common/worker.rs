@@ -2,7 +2,6 @@
 // Shared by several test programs, each of which uses a part of it.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
-use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -44,11 +43,18 @@ pub struct Answer {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
     pub body: Bytes,
+    /// Nothing is ever said.
+    hangs: bool,
 }
 
 impl Answer {
     pub fn status(status: u16) -> Self {
-        Self { status, headers: Vec::new(), body: Bytes::new() }
+        Self { status, headers: Vec::new(), body: Bytes::new(), hangs: false }
+    }
+
+    /// The request is read and never answered.
+    pub fn never() -> Self {
+        Self { hangs: true, ..Self::status(500) }
     }
 
     pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
@@ -68,7 +74,10 @@ struct Memory {
     seen: Vec<Seen>,
 }
 
-/// An HTTP/1.1 server that gives the same answer to everybody. Gone when dropped.
+/// Decides what to say to a request.
+type Decide = Arc<dyn Fn(&Seen) -> Answer + Send + Sync>;
+
+/// An HTTP/1.1 server that remembers what it was sent. Gone when dropped.
 pub struct Worker {
     pub address: SocketAddr,
     memory: Arc<Mutex<Memory>>,
@@ -76,14 +85,25 @@ pub struct Worker {
 }
 
 impl Worker {
+    /// One that gives the same answer to everybody.
     pub async fn start(answer: Answer) -> Self {
-        Self::listen(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap(), answer)
+        Self::deciding(move |_| answer.clone()).await
+    }
+
+    /// One that looks at a request before it answers.
+    pub async fn deciding(decide: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        Self::serving(listener, Arc::new(decide))
     }
 
     pub fn listen(listener: TcpListener, answer: Answer) -> Self {
+        Self::serving(listener, Arc::new(move |_: &Seen| answer.clone()))
+    }
+
+    fn serving(listener: TcpListener, decide: Decide) -> Self {
         let address = listener.local_addr().unwrap();
         let memory = Arc::<Mutex<Memory>>::default();
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&memory), answer));
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&memory), decide));
         Self { address, memory, accepting }
     }
 
@@ -111,7 +131,7 @@ impl Drop for Worker {
     }
 }
 
-async fn accept(listener: TcpListener, memory: Arc<Mutex<Memory>>, answer: Answer) {
+async fn accept(listener: TcpListener, memory: Arc<Mutex<Memory>>, decide: Decide) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         let connection = {
@@ -119,9 +139,9 @@ async fn accept(listener: TcpListener, memory: Arc<Mutex<Memory>>, answer: Answe
             memory.connections += 1;
             memory.connections
         };
-        let (memory, answer) = (Arc::clone(&memory), answer.clone());
+        let (memory, decide) = (Arc::clone(&memory), Arc::clone(&decide));
         let service = service_fn(move |request| {
-            serve(connection, request, Arc::clone(&memory), answer.clone())
+            serve(connection, request, Arc::clone(&memory), Arc::clone(&decide))
         });
         let serving = hyper::server::conn::http1::Builder::new()
             .serve_connection(TokioIo::new(stream), service);
@@ -131,12 +151,23 @@ async fn accept(listener: TcpListener, memory: Arc<Mutex<Memory>>, answer: Answe
     }
 }
 
+#[derive(Debug)]
+struct BrokenOff;
+
+impl std::fmt::Display for BrokenOff {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the sender broke off")
+    }
+}
+
+impl std::error::Error for BrokenOff {}
+
 async fn serve(
     connection: usize,
     request: Request<Incoming>,
     memory: Arc<Mutex<Memory>>,
-    answer: Answer,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+    decide: Decide,
+) -> Result<Response<Full<Bytes>>, BrokenOff> {
     let (head, body) = request.into_parts();
     let seen = Seen {
         connection,
@@ -147,9 +178,14 @@ async fn serve(
             .iter()
             .map(|(name, value)| (name.to_string(), value.as_bytes().into()))
             .collect(),
-        body: body.collect().await.unwrap().to_bytes(),
+        // A sender that is killed breaks off.
+        body: body.collect().await.map_err(|_| BrokenOff)?.to_bytes(),
     };
+    let answer = decide(&seen);
     memory.lock().unwrap().seen.push(seen);
+    if answer.hangs {
+        std::future::pending::<()>().await;
+    }
     let mut response = Response::new(Full::new(answer.body));
     *response.status_mut() = answer.status.try_into().unwrap();
     for (name, value) in &answer.headers {

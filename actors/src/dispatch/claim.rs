@@ -29,7 +29,7 @@ const FLOORS_LAST: Duration = Duration::from_secs(300);
 /// The longest sleep with nothing due.
 const MAX_SLEEP_MS: u64 = 30_000;
 
-/// Wait between two pages of markers that had nothing to claim.
+/// Wait before the next page of markers, or before rows are claimed that came to light late.
 const WALK_MS: u64 = 10;
 
 /// Wait before it is asked when the next row is due, after a claim that found some: others are likely to follow.
@@ -115,11 +115,11 @@ impl Claims {
 
         self.raise_floors(&scans);
         self.markers.walk_on(&seen, unserved);
-        self.remove_markers(writing, &seen, &scans, second).await?;
-        let idle_ms = if report.claimed > 0 {
-            context.now_ms.saturating_add(BUSY_MS)
-        } else if self.markers.is_walking() {
+        let found_more = self.remove_markers(writing, &seen, &scans, second).await?;
+        let idle_ms = if self.markers.is_walking() || found_more {
             context.now_ms.saturating_add(WALK_MS)
+        } else if report.claimed > 0 {
+            context.now_ms.saturating_add(BUSY_MS)
         } else {
             let next_ms = Markers::next_ms(writing.store(), second).await?;
             next_ms.unwrap_or(u64::MAX).min(context.now_ms.saturating_add(MAX_SLEEP_MS))
@@ -188,7 +188,8 @@ impl Claims {
         seen: &Seen,
         scans: &[TenantScan],
         second: u64,
-    ) -> Result<(), KvError> {
+    ) -> Result<bool, KvError> {
+        let mut found_more = false;
         let scans: BTreeMap<_, _> = scans.iter().map(|scan| (scan.tenant, scan)).collect();
         let mut empty: Vec<ActiveKey> = Vec::new();
         for marker in &seen.markers {
@@ -203,11 +204,15 @@ impl Claims {
             // Its floor was above: a row may have shown up below it.
             match first_due(writing.store(), *marker).await? {
                 None => empty.push(*marker),
-                Some(at_ms) => self.lower_floor(marker.tenant, at_ms),
+                Some(at_ms) => {
+                    self.lower_floor(marker.tenant, at_ms);
+                    found_more = true;
+                }
             }
         }
         self.markers.raise_floor(seen, &empty, self.stamp_ms);
-        self.markers.remove(writing, empty).await
+        self.markers.remove(writing, empty).await?;
+        Ok(found_more)
     }
 
     fn lower_floor(&mut self, tenant: TenantOrd, at_ms: u64) {

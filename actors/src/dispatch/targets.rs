@@ -72,9 +72,9 @@ impl Target {
 mod tests {
     use super::*;
     use crate::model::forward::ForwardPolicy;
+    use crate::model::source::OnVerifyFailure;
     use crate::model::verify::Verifier;
     use crate::ports::sim::SimSink;
-    use crate::sources::OnVerifyFailure;
 
     fn bound(modules: &[&'static str], sink: u16, module: Option<&str>) -> Result<usize, String> {
         let sink_of =

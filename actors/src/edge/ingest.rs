@@ -47,6 +47,8 @@ pub enum BodyFailure {
     Disconnected,
     /// It did not arrive within `http.body_timeout_ms`.
     Timeout,
+    /// The head says in two ways where it ends, or is written so that two parsers read it differently.
+    Ambiguous,
 }
 
 /// The edge's part of one node. Shared by every connection.
@@ -84,14 +86,14 @@ impl Ingest {
             return refuse(RefusedReason::PayloadTooLarge, Answer::too_large(limit));
         }
         // Unknown and not of this tenant are one answer: nothing can be probed.
-        let source = self.sources.get(source_id).filter(|source| binds(source, url_tenant));
-        let Some(source) = source else {
+        let source = self.sources.get(source_id);
+        let bound = source.and_then(|source| Some((source, source.tenant_of(url_tenant)?)));
+        let Some((source, tenant)) = bound else {
             return refuse(RefusedReason::UnknownSource, Answer::unknown_source());
         };
         if let Some(bad) = head.headers.iter().find(|(name, value)| !is_clean(name, value)) {
             return refuse(RefusedReason::InvalidHeader, Answer::invalid_header(&bad.0));
         }
-        let tenant = url_tenant.unwrap_or(&source.tenant);
         let tenant_id = (tenant != DEFAULT_TENANT).then(|| tenant.to_owned());
         Ok(Admitted { source: Arc::clone(source), tenant_id, started })
     }
@@ -107,6 +109,9 @@ impl Ingest {
             }
             BodyFailure::Timeout => {
                 (RefusedReason::BodyReadFailed, Answer::body_read_failed("timeout"))
+            }
+            BodyFailure::Ambiguous => {
+                (RefusedReason::BodyReadFailed, Answer::body_read_failed("framing"))
             }
         };
         self.events.emit(&Event::IngestRefused { reason });
@@ -203,11 +208,6 @@ impl Ingest {
         let well_formed = tenant.is_none_or(is_name) && source_id != LIFECYCLE_SOURCE;
         (well_formed && !source_id.is_empty()).then_some((tenant, source_id))
     }
-}
-
-/// A source of a named tenant answers that tenant's URL alone; one of `default` is shared by every tenant's.
-fn binds(source: &Source, url_tenant: Option<&str>) -> bool {
-    url_tenant.is_none_or(|tenant| source.tenant == DEFAULT_TENANT || source.tenant == tenant)
 }
 
 /// Visible ASCII, and in values space and tab.

@@ -69,16 +69,6 @@ impl SourceSpec {
     pub fn verifies_nothing(&self) -> bool {
         self.verify.kind == VerifyType::None
     }
-
-    /// The tenant a hook is stored under when its URL names `url_tenant`; `None` when this URL does not reach the
-    /// source.
-    pub fn tenant_of<'a>(&'a self, url_tenant: Option<&'a str>) -> Option<&'a str> {
-        match url_tenant {
-            None => Some(&self.tenant),
-            Some(tenant) if self.is_shared() || tenant == self.tenant => Some(tenant),
-            Some(_another) => None,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -110,16 +100,5 @@ mod tests {
         let spec: Value = json!({"sinks": [], "sink": []});
         let error = from_value::<SourceSpec>(spec).unwrap_err().to_string();
         assert!(error.starts_with("unknown field `sink`"), "{error}");
-    }
-
-    #[test]
-    fn only_the_urls_of_its_tenant_reach_a_source_unless_it_is_shared() {
-        let shared = SourceSpec::open(Vec::new());
-        assert_eq!(shared.tenant_of(None), Some("default"));
-        assert_eq!(shared.tenant_of(Some("acme")), Some("acme"));
-        let owned = SourceSpec { tenant: "acme".to_owned(), ..SourceSpec::open(Vec::new()) };
-        assert_eq!(owned.tenant_of(None), Some("acme"));
-        assert_eq!(owned.tenant_of(Some("acme")), Some("acme"));
-        assert_eq!(owned.tenant_of(Some("other")), None);
     }
 }

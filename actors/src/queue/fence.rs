@@ -42,7 +42,18 @@ pub(super) fn wait_for_reopen(
 }
 
 /// Deletes whatever the store holds of these seqs, durably.
-pub(super) async fn delete(store: &StoreHandle, spans: &[(Seq, Seq)]) -> Result<(), KvError> {
+pub(super) async fn delete(
+    store: &StoreHandle,
+    spans: &[(Seq, Seq)],
+    synced_through: Seq,
+) -> Result<(), KvError> {
+    if !spans.is_empty() {
+        // Batches land in the order they were handed over. One that a killed predecessor left on its way has landed
+        // once this has, and cannot show up behind the fence.
+        let mut barrier = Ops::default();
+        barrier.set_synced_through(synced_through);
+        store.apply(barrier.finish(), Lane::Commit).await?;
+    }
     for &(first, last) in spans {
         while delete_chunk(store, first, last).await? {}
     }

@@ -120,12 +120,13 @@ impl Ledger {
         refused.into_iter().for_each(Group::refuse);
     }
 
-    /// The fence takes too long: its callers are told nothing. The groups stay until they are fenced.
+    /// The fence takes too long, or nobody is left to make it: the callers are told nothing. The groups stay until they
+    /// are fenced.
     pub fn abandon_callers(&self) -> usize {
         let abandoned: Vec<Caller> = {
-            let mut groups = self.groups();
-            let callers = groups.fenced.iter_mut().map(|group| std::mem::take(&mut group.callers));
-            callers.flatten().collect()
+            let Groups { fenced, open, .. } = &mut *self.groups();
+            let groups = fenced.iter_mut().chain(open);
+            groups.flat_map(|group| std::mem::take(&mut group.callers)).collect()
         };
         let count = abandoned.len();
         for caller in abandoned {

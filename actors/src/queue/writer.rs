@@ -156,7 +156,8 @@ impl WriterState {
     async fn commit_waiting(&mut self, myself: &ActorRef<WriterMsg>) {
         self.args.handle.awake();
         loop {
-            if self.fencing.is_some() {
+            // Into a closed store nothing is applied: there is nothing to fence, and nobody has to wait for it.
+            if self.fencing.is_some() || !self.args.store.state().open {
                 self.args.handle.refuse_waiting();
                 return;
             }
@@ -302,7 +303,7 @@ impl WriterState {
         // From here on no fsync answers any of them, even one that is under way.
         let spans = self.args.ledger.fence();
         fence::wait_for_reopen(&self.args.store, fencing.after_generation)?;
-        fence::delete(&self.args.store, &spans).await?;
+        fence::delete(&self.args.store, &spans, self.args.mark.get()).await?;
         // Ordinals and seqs of a group that was lost are read back as the store has them.
         self.read_back().await
     }

@@ -5,7 +5,7 @@
 //! close takes it out, waits until the last lease is back, and only then lets the engine close it. RocksDB allows one
 //! open per path, so that order is what makes a reopen possible at all.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ractor::rpc::CallResult;
 use tokio::sync::{oneshot, watch};
@@ -44,6 +44,7 @@ impl Drop for Token {
 /// The database, for the length of one call. Fields drop in order: the handle first, then the token.
 pub struct Lease {
     kv: Arc<Box<dyn Kv>>,
+    sync_failure: Arc<OnceLock<KvError>>,
     _token: Arc<Token>,
     generation: u64,
 }
@@ -56,10 +57,23 @@ impl Lease {
     pub fn generation(&self) -> u64 {
         self.generation
     }
+
+    /// Once an fsync has failed, whoever asked for it, none of this open is believed any more: the kernel may have marked
+    /// the unwritten pages clean, and a later fsync then answers ok and covers nothing of them.
+    async fn sync(&self) -> Result<(), KvError> {
+        if self.sync_failure.get().is_none()
+            && let Err(error) = self.kv().sync().await
+        {
+            let _ = self.sync_failure.set(error);
+        }
+        self.sync_failure.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
 }
 
 struct Opened {
     kv: Arc<Box<dyn Kv>>,
+    /// The first failed fsync.
+    sync_failure: Arc<OnceLock<KvError>>,
     token: Arc<Token>,
     gone: oneshot::Receiver<()>,
 }
@@ -81,7 +95,7 @@ impl Door {
         let token = Arc::new(Token(Some(sender)));
         // Both under one lock: a lease never carries the generation of another database.
         let mut opened = self.opened();
-        *opened = Some(Opened { kv: Arc::new(kv), token, gone });
+        *opened = Some(Opened { kv: Arc::new(kv), sync_failure: Arc::default(), token, gone });
         self.state.send_modify(|state| {
             state.generation += 1;
             state.open = true;
@@ -92,7 +106,7 @@ impl Door {
 
     /// Turns callers away and answers the database once nobody uses it; `None` if there was none.
     pub(super) async fn take(&self) -> Option<Box<dyn Kv>> {
-        let Opened { kv, token, gone } = self.opened().take()?;
+        let Opened { kv, sync_failure: _, token, gone } = self.opened().take()?;
         self.state.send_modify(|state| {
             state.open = false;
             state.since = Some(Instant::now());
@@ -104,6 +118,17 @@ impl Door {
 
     pub(super) fn failing(&self, class: FailureClass) {
         self.state.send_modify(|state| state.failing = Some(class));
+    }
+
+    /// Before the Store gets to know of it: whoever tries again at once sees that it has to wait for the reopen.
+    fn write_failed(&self, class: FailureClass, generation: u64) {
+        self.state.send_if_modified(|state| {
+            let concerns_it = state.open && state.generation == generation;
+            if concerns_it {
+                state.failing = Some(class);
+            }
+            concerns_it
+        });
     }
 
     pub(super) fn state(&self) -> StoreState {
@@ -150,6 +175,7 @@ impl StoreHandle {
         };
         Ok(Lease {
             kv: Arc::clone(&opened.kv),
+            sync_failure: Arc::clone(&opened.sync_failure),
             _token: Arc::clone(&opened.token),
             generation: self.door.state().generation,
         })
@@ -165,7 +191,7 @@ impl StoreHandle {
     /// One fsync of the log; a failure is told to the Store before it is answered.
     pub async fn sync(&self) -> Result<(), KvError> {
         let lease = self.lease()?;
-        let synced = lease.kv().sync().await;
+        let synced = lease.sync().await;
         self.tell(lease.generation, synced)
     }
 
@@ -212,6 +238,7 @@ impl StoreHandle {
     fn tell(&self, generation: u64, result: Result<(), KvError>) -> Result<(), KvError> {
         if let Err(error) = &result {
             let class = error.class;
+            self.door.write_failed(class, generation);
             self.slot.cast(StoreMsg::WriteFailed { class, generation });
         }
         result

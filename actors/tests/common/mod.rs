@@ -1,5 +1,15 @@
 //! A whole node on a simulated disk, without its front: hooks go in through the batchers.
-#![allow(dead_code)]
+// Every test file compiles this for itself and uses its part of it.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods
+)]
+
+pub mod late;
+pub mod probe;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,36 +18,61 @@ use ankusa_actors::dispatch::DispatchConfig;
 use ankusa_actors::edge::{IngestConfig, Routing};
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::envelope::Envelope;
+use ankusa_actors::model::forward::ForwardPolicy;
 use ankusa_actors::model::ids::{HookId, Seq};
+use ankusa_actors::model::invariants::{self, Dump};
 use ankusa_actors::model::keys::{HookKey, is_sentinel};
+use ankusa_actors::model::source::OnVerifyFailure;
 use ankusa_actors::model::value_version::ValueVersion;
+use ankusa_actors::model::verify::Verifier;
 use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
 use ankusa_actors::ports::sim::{JournalEvents, SimClock, SimDisk, SimEngine, SimEntropy};
-use ankusa_actors::ports::{Clock, Entropy};
+use ankusa_actors::ports::{Clock, Engine, Entropy, Pair};
 use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, Refusal, TenantsConfig};
-use ankusa_actors::sources::Sources;
+use ankusa_actors::sources::{Source, Sources};
 use ankusa_actors::store::StoreConfig;
-use ankusa_actors::tree::Front;
+use ankusa_actors::tree::{Front, MakeFront};
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 
 pub const HTTP: &str = "Elixir.Ankusa.Sink.Http";
 pub const EPOCH_MS: u64 = 1_700_000_000_000;
 
-/// What a test changes of a node before it starts.
+/// What a test changes of a node before it starts. At the end of the test the rows on its disk must be sound.
 pub struct Bench {
     pub disk: Arc<SimDisk>,
+    /// What opens the store, where that is not plainly the disk.
+    pub engine: Option<Arc<dyn Engine>>,
+    pub front: MakeFront,
     pub clock: Arc<SimClock>,
     pub entropy: Arc<SimEntropy>,
     pub events: Arc<JournalEvents>,
     pub settings: NodeSettings,
     pub sources: Arc<Sources>,
+    /// False for tests that put rows on the disk which no node ever would.
+    pub stays_sound: bool,
 }
 
 impl Default for Bench {
     fn default() -> Self {
+        Self::on(&SimDisk::empty())
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if self.stays_sound && !std::thread::panicking() {
+            assert_sound(&self.disk);
+        }
+    }
+}
+
+impl Bench {
+    pub fn on(disk: &Arc<SimDisk>) -> Self {
         Self {
-            disk: SimDisk::empty(),
+            disk: Arc::clone(disk),
+            engine: None,
+            front: Arc::new(|_: &_| Front { before: Vec::new(), after: Vec::new() }),
             clock: Arc::new(SimClock::at(EPOCH_MS)),
             entropy: Arc::new(SimEntropy::seeded(7)),
             events: Arc::default(),
@@ -56,24 +91,24 @@ impl Default for Bench {
                 dispatch: DispatchConfig::default(),
             },
             sources: Arc::default(),
+            stays_sound: true,
         }
     }
-}
 
-impl Bench {
     pub async fn start(&self) -> Node {
         self.try_start().await.unwrap()
     }
 
     pub async fn try_start(&self) -> Result<Node, String> {
+        let on_disk = || Arc::new(SimEngine::on(&self.disk)) as Arc<dyn Engine>;
         let ports = Ports {
-            engine: Arc::new(SimEngine::on(&self.disk)),
+            engine: self.engine.clone().unwrap_or_else(on_disk),
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
             events: Arc::clone(&self.events) as _,
         };
-        let front = Arc::new(|_: &_| Front { before: Vec::new(), after: Vec::new() });
-        let started = Node::start(ports, self.settings.clone(), Arc::clone(&self.sources), front);
+        let (sources, front) = (Arc::clone(&self.sources), Arc::clone(&self.front));
+        let started = Node::start(ports, self.settings.clone(), sources, front);
         started.await.map_err(|error| error.to_string())
     }
 
@@ -114,7 +149,9 @@ impl Bench {
     pub async fn acked(&self, node: &Node, tenant: &str, body: &str) -> Seq {
         match self.send(node, self.hook(tenant, body)).await {
             CommitAnswer::Committed(seq) => seq,
-            other => panic!("{body}: {other:?}"),
+            other @ (CommitAnswer::Refused(_) | CommitAnswer::Unknown) => {
+                panic!("{body}: {other:?}")
+            }
         }
     }
 
@@ -126,6 +163,15 @@ impl Bench {
     /// Seq and body of every hook that a power cut would leave.
     pub fn durable(&self) -> Vec<(u64, String)> {
         hooks(&self.disk.durable_rows(Cf::Hooks))
+    }
+
+    /// Hooks of every group that was applied, in order.
+    pub fn group_sizes(&self) -> Vec<u64> {
+        let hooks = |line: &String| {
+            let size = line.strip_prefix("CommitApplied { hooks: ")?.split(',').next()?;
+            size.parse().ok()
+        };
+        self.events.lines().iter().filter_map(hooks).collect()
     }
 
     pub fn rows(&self, cf: Cf) -> usize {
@@ -149,6 +195,33 @@ fn hooks(rows: &[(Vec<u8>, Vec<u8>)]) -> Vec<(u64, String)> {
             (HookKey::decode(key).unwrap().0.0, String::from_utf8(envelope.body.to_vec()).unwrap())
         })
         .collect()
+}
+
+/// A source that verifies nothing and delivers to nobody's sinks: its hooks are owed to `modules` all the same.
+pub fn open_source(id: &str, tenant: &str, modules: &[&'static str]) -> Source {
+    Source {
+        id: id.to_owned(),
+        tenant: tenant.to_owned(),
+        verifier: Verifier::None,
+        on_verify_failure: OnVerifyFailure::Reject,
+        sinks: Vec::new(),
+        modules: modules.iter().copied().collect(),
+        forward: ForwardPolicy::default(),
+        trust_url_tenant: false,
+    }
+}
+
+/// What readers see and what a power cut would leave: neither may ever break an invariant.
+pub fn assert_sound(disk: &SimDisk) {
+    let families = |rows: &dyn Fn(Cf) -> Vec<Pair>| {
+        let all = Cf::ALL
+            .into_iter()
+            .flat_map(|cf| rows(cf).into_iter().map(move |(key, value)| (cf, key, value)));
+        Dump::from_rows(all)
+    };
+    let (seen, durable) = (families(&|cf| disk.rows(cf)), families(&|cf| disk.durable_rows(cf)));
+    assert_eq!(invariants::check(&seen), [], "as readers see it");
+    assert_eq!(invariants::check(&durable), [], "as a power cut would leave it");
 }
 
 pub const UNAVAILABLE: CommitAnswer = CommitAnswer::Refused(Refusal::StoreUnavailable);

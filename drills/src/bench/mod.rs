@@ -3,7 +3,16 @@
 //! A bench measures the node and its own floors in turns, in one process tree, and holds ratios of the two against bars.
 //! It runs alone, in a release build; nothing here is ever part of a test.
 
+mod clients;
+pub mod floor;
+mod histogram;
+mod ingest;
+mod machine;
+mod process;
+mod requests;
+
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -15,11 +24,28 @@ pub struct Bench {
     pub name: &'static str,
     /// What is measured against what.
     pub what: &'static str,
-    pub run: fn() -> Result<BenchReport, CannotInject>,
+    pub run: fn(&BenchOptions) -> Result<BenchReport, CannotInject>,
 }
 
 /// Every bench there is.
-pub const BENCHES: [Bench; 0] = [];
+pub const BENCHES: [Bench; 1] = [Bench {
+    name: "ingest",
+    what: "acked hooks against bare HTTP, a bare store and a bare fsync: CPU a hook, rate, latency, fsyncs",
+    run: ingest::run,
+}];
+
+/// How a bench is run. What is unset is the bench's own default.
+#[derive(Clone, Debug, Default)]
+pub struct BenchOptions {
+    /// How often the floors and the node take turns.
+    pub rounds: Option<usize>,
+    /// Seconds of each load.
+    pub seconds: Option<u64>,
+    /// Connections of the load.
+    pub connections: Option<usize>,
+    /// Where the stores are made, on the disk that is to be measured. Unset: below the working directory.
+    pub directory: Option<PathBuf>,
+}
 
 /// On which side of its bar a value passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
