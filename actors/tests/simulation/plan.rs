@@ -214,7 +214,7 @@ fn draw_step(chance: &mut Chance, weights: Weights) -> Step {
     } else if falls_on(crash) {
         Step::Crash(chance.pick(&CHILDREN))
     } else if falls_on(ask) {
-        let by_ms = chance.pick(&[-2_000, -50, 50, 3_600_000]);
+        let by_ms = chance.pick(&[-10_000, -50, 50, 3_600_000]);
         chance.pick(&[
             Step::Probe,
             Step::Probe,
