@@ -707,7 +707,12 @@ fn patterns(value: &Value, pattern: &str, found: &mut BTreeSet<String>) {
                 patterns(value, &format!("{pattern}[]"), found);
             }
         }
-        _leaf => {
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Object(_)
+        | Value::Array(_) => {
             found.insert(pattern.to_owned());
         }
     }

@@ -121,7 +121,7 @@ async fn what_is_no_socket_is_not_replaced() {
     fs::write(&path, "not a socket").unwrap();
     let said = refused(&mut node).await;
     let reason = format!(
-        "cannot start: control.socket: cannot listen on {0}: {0} is there and no socket",
+        "cannot start: control.socket: cannot listen on {0}: {0} exists and is no socket",
         path.display()
     );
     assert!(said.ends_with(&reason), "{said}");

@@ -117,20 +117,29 @@ impl Node {
         self.stopping.send_replace(true);
     }
 
-    /// Stops the tree, last started first, and answers whether it was gone within `limit`.
-    pub async fn stop(self, limit: Duration) -> bool {
+    /// Stops the tree, last started first, and answers whether it was gone within `limit`. Whoever still waits for an
+    /// answer then has its connection closed unanswered.
+    pub async fn stop(mut self, limit: Duration) -> bool {
         self.announce_stop();
-        let stopped = self.root.stop_and_wait(None, Some(limit)).await.is_ok();
+        let stopped =
+            self.task.is_finished() || self.root.stop_and_wait(None, Some(limit)).await.is_ok();
         if !stopped {
             self.root.kill();
         }
-        let _ = self.task.await;
+        self.ended().await;
         stopped
     }
 
     /// Returns when the tree has given up by itself: the process should exit and be started again.
     pub async fn gave_up(&mut self) {
-        let _ = (&mut self.task).await;
+        self.ended().await;
+    }
+
+    async fn ended(&mut self) {
+        if !self.task.is_finished() {
+            let _ = (&mut self.task).await;
+        }
+        self.handles.ledger.abandon_callers();
     }
 }
 

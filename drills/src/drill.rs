@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use ankusa_drills_check::Violation;
+use ankusa_drills_check::{Invariant, Violation};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -47,6 +47,8 @@ pub struct DrillOptions {
     pub lasting: Option<Duration>,
     /// Look at every Nth cut only. Unset: as many as fit the time of an automatic run.
     pub stride: Option<u64>,
+    /// Leave the files of a drill that found something, for somebody to look at.
+    pub keeps_evidence: bool,
 }
 
 /// The drill could not do what it is about, which is neither a pass nor a violation.
@@ -90,6 +92,8 @@ pub struct Report {
     /// What else the drill counted, by name.
     pub counts: BTreeMap<&'static str, Value>,
     pub violations_total: usize,
+    /// How often each invariant was violated, by its code.
+    pub invariants_violated: BTreeMap<&'static str, usize>,
     /// The first violations, each with where it was found.
     pub violations: Vec<String>,
     pub elapsed_ms: u128,
@@ -108,6 +112,7 @@ impl Report {
             unknown: 0,
             counts: BTreeMap::new(),
             violations_total: 0,
+            invariants_violated: BTreeMap::new(),
             violations: Vec::new(),
             elapsed_ms: 0,
         }
@@ -118,10 +123,14 @@ impl Report {
         self.counts.insert(name, value.into());
     }
 
-    /// Adds violations found in one place.
-    pub fn violated(&mut self, place: &str, violations: &[Violation]) {
-        for violation in violations {
-            self.violated_by(format!("{place}: {violation}"));
+    /// Adds what was found in one place: every violation is counted, one of each invariant is told.
+    pub fn violated(&mut self, place: &str, broken: &Broken) {
+        for (invariant, (violations, first)) in &broken.by_invariant {
+            *self.invariants_violated.entry(invariant.code()).or_default() += violations;
+            let more = violations - 1;
+            let others = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+            self.violated_by(format!("{place}: {first}{others}"));
+            self.violations_total += more;
         }
     }
 
@@ -132,6 +141,29 @@ impl Report {
         if self.violations.len() < VIOLATIONS_TOLD {
             self.violations.push(finding);
         }
+    }
+}
+
+/// The violations of one place, summed up: thousands of them say no more than the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    by_invariant: BTreeMap<Invariant, (usize, Violation)>,
+}
+
+impl Broken {
+    /// Sums up. Nothing when nothing is violated.
+    #[must_use]
+    pub fn by(violations: Vec<Violation>) -> Option<Self> {
+        let mut by_invariant: BTreeMap<Invariant, (usize, Violation)> = BTreeMap::new();
+        for violation in violations {
+            by_invariant.entry(violation.invariant).or_insert((0, violation)).0 += 1;
+        }
+        (!by_invariant.is_empty()).then_some(Self { by_invariant })
+    }
+
+    /// The invariants that are violated.
+    pub fn invariants(&self) -> impl Iterator<Item = Invariant> {
+        self.by_invariant.keys().copied()
     }
 }
 
@@ -151,7 +183,8 @@ impl fmt::Display for Report {
             writeln!(out, "  {name} {value}")?;
         }
         if self.violations_total > 0 {
-            writeln!(out, "  violations {}", self.violations_total)?;
+            let by_invariant = &self.invariants_violated;
+            writeln!(out, "  violations {}, by invariant {by_invariant:?}", self.violations_total)?;
         }
         for violation in &self.violations {
             writeln!(out, "    {violation}")?;
@@ -161,5 +194,40 @@ impl fmt::Display for Report {
             "  took {:.1} s",
             Duration::from_millis(u64::try_from(self.elapsed_ms).unwrap_or(u64::MAX)).as_secs_f64()
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn violation(invariant: Invariant, evidence: &str) -> Violation {
+        Violation { invariant, evidence: evidence.to_owned() }
+    }
+
+    #[test]
+    fn a_report_counts_every_violation_and_tells_one_of_each_invariant_in_a_place() {
+        let mut report = Report::new("a drill", 7);
+        assert_eq!(Broken::by(vec![]), None);
+        let lost = |name| violation(Invariant::AckedIsKept, name);
+        let broken = Broken::by(vec![
+            lost("a"),
+            violation(Invariant::CountersAreCounts, "c"),
+            lost("b"),
+            lost("d"),
+        ]);
+        report.violated("here", &broken.unwrap());
+        report.violated_by("there".to_owned());
+        assert_eq!(report.violations, ["here: I1: a (and 2 more)", "here: I4: c", "there"]);
+        assert_eq!(report.violations_total, 5);
+        assert_eq!(report.invariants_violated, BTreeMap::from([("I1", 3), ("I4", 1)]));
+        assert_eq!(report.verdict, Verdict::Violated);
+    }
+
+    #[test]
+    fn only_the_first_findings_are_told() {
+        let mut report = Report::new("a drill", 7);
+        (0..100).for_each(|n| report.violated_by(n.to_string()));
+        assert_eq!((report.violations.len(), report.violations_total), (VIOLATIONS_TOLD, 100));
     }
 }

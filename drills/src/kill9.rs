@@ -15,7 +15,7 @@ use ankusa_drills_check::{Dump, Evidence, Moment, SeqHistory, judge};
 use ankusa_drills_replay::Rng;
 use tokio::time::sleep;
 
-use crate::drill::{CannotInject, DrillOptions, OrCannot, Report};
+use crate::drill::{Broken, CannotInject, DrillOptions, OrCannot, Report};
 use crate::journal::Journal;
 use crate::load::{Load, LoadPlan};
 use crate::node::{Node, NodeSetup, NotReady};
@@ -90,7 +90,9 @@ impl Drill {
             drill.judge_what_is_left(&format!("after kill {cycles}"));
         }
         drill.drain_and_judge().await?;
-        Ok(drill.finish(cycles, started))
+        let mut report = drill.finish(cycles, started);
+        scratch.keep_evidence(options, &mut report);
+        Ok(report)
     }
 
     /// Starts the node. A node that does not come up on its own store is a violation, and the end of the drill.
@@ -151,7 +153,7 @@ impl Drill {
                 "the queue had not drained {DRAINED_WITHIN:?} after the last start"
             ));
         }
-        let dump = node.dump().await?;
+        let dump = node.settled_dump().await?;
         self.judge("after the drain", &dump, Moment::Drained);
         let status = node.stop().await?;
         if status != "exit status: 0" {
@@ -169,7 +171,9 @@ impl Drill {
             history: &self.history,
             moment,
         };
-        self.report.violated(place, &judge(&evidence));
+        if let Some(broken) = Broken::by(judge(&evidence)) {
+            self.report.violated(place, &broken);
+        }
     }
 
     fn finish(self, cycles: u64, started: Instant) -> Report {

@@ -36,6 +36,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Wait before connecting again to a node that is not there.
 const RECONNECT: Duration = Duration::from_millis(5);
 
+/// Wait after a refusal: a provider would wait longer, and a client that does not wait at all spends the whole plan on
+/// refusals.
+const AFTER_REFUSAL: Duration = Duration::from_millis(20);
+
 /// A source.
 #[derive(Clone, Copy, Debug)]
 pub struct SourcePlan {
@@ -168,7 +172,12 @@ impl Client {
             if answer.is_ok() {
                 kept = Some(connection);
             }
-            self.journal.answered(number, outcome(answer));
+            let outcome = outcome(answer);
+            let refused = outcome == Outcome::Refused;
+            self.journal.answered(number, outcome);
+            if refused {
+                sleep(AFTER_REFUSAL).await;
+            }
         }
     }
 

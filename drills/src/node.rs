@@ -1,6 +1,6 @@
 //! A node process: its configuration, its start, its death, and what it says about itself.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::BufReader;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -29,6 +29,12 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Longest wait for an answer of the control socket; a dump of a big store takes a while.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(120);
+
+/// Longest wait for a drained store to hold still.
+const SETTLED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Time in which a store must not change to be called settled.
+const SETTLING: Duration = Duration::from_millis(250);
 
 /// Wait between two looks at something that will come about.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -111,6 +117,10 @@ impl NodeSetup {
             .args(["start", "--config"])
             .arg(&self.config)
             .envs(self.environment.iter().cloned());
+        // The node is what its configuration says, whatever the drill's own environment says.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_configuration(name)) {
+            command.env_remove(name);
+        }
         let child =
             command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn().map_err(cannot)?;
         let mut node = Node { setup: self.clone(), child, ready_after: Duration::ZERO };
@@ -167,6 +177,11 @@ fn configuration(data_dir: &Path, http_port: u16, admin_port: u16, sink_url: &st
         "dispatch": {"retry": {"base_ms": RETRY_BASE_MS}},
         "sources": sources,
     })
+}
+
+/// Whether a variable of the environment would be taken for a part of the configuration.
+fn is_configuration(variable: &OsStr) -> bool {
+    variable == "PORT" || variable.as_encoded_bytes().starts_with(b"ANKUSA_")
 }
 
 /// A port nobody listens on. Somebody may take it before we do; then the node says so and does not come up.
@@ -256,6 +271,25 @@ impl Node {
             )));
         }
         Dump::read(BufReader::new(answer.body.as_ref())).or_cannot("read the node's dump")
+    }
+
+    /// Every row, once nothing moves any more: two dumps in a row are the same. A dump is read in pages, and what
+    /// follows a last delivery (the reclaiming of its hook, markers that expire) takes a moment.
+    ///
+    /// # Errors
+    /// When the node does not answer, its dump is none, or something still moves after [`SETTLED_WITHIN`].
+    pub async fn settled_dump(&self) -> Result<Dump, CannotInject> {
+        let started = Instant::now();
+        let mut last = self.dump().await?;
+        while started.elapsed() < SETTLED_WITHIN {
+            sleep(SETTLING).await;
+            let dump = self.dump().await?;
+            if dump == last {
+                return Ok(dump);
+            }
+            last = dump;
+        }
+        Err(CannotInject(format!("get a dump that holds still within {SETTLED_WITHIN:?}")))
     }
 
     /// What the node says about itself.

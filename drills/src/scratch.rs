@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::drill::{CannotInject, OrCannot};
+use crate::drill::{CannotInject, DrillOptions, OrCannot, Report, Verdict};
 
 /// Overrides where scratch directories are made.
 const VARIABLE: &str = "ANKUSA_DRILLS_SCRATCH";
@@ -65,9 +65,11 @@ impl Scratch {
         Ok(path)
     }
 
-    /// Keeps the directory after the drill, for someone to look at. Answers where it is.
-    #[must_use]
-    pub fn keep(self) -> PathBuf {
-        self.directory.keep()
+    /// Removes the directory, unless the drill found something and somebody wants to look at it: then the report says
+    /// where it is.
+    pub fn keep_evidence(self, options: &DrillOptions, report: &mut Report) {
+        if options.keeps_evidence && report.verdict == Verdict::Violated {
+            report.count("evidence", self.directory.keep().display().to_string());
+        }
     }
 }

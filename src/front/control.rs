@@ -45,18 +45,17 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
 }
 
 fn make_room(path: &Path) -> io::Result<()> {
-    let taken = |what: &str| {
-        let text = format!("{} is {what}", path.display());
-        Err(io::Error::new(io::ErrorKind::AddrInUse, text))
-    };
+    let taken = |kind, what: &str| Err(io::Error::new(kind, format!("{} {what}", path.display())));
     match fs::symlink_metadata(path) {
-        Ok(found) if !found.file_type().is_socket() => return taken("there and no socket"),
+        Ok(found) if !found.file_type().is_socket() => {
+            return taken(io::ErrorKind::AlreadyExists, "exists and is no socket");
+        }
         Ok(_socket) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     }
     match UnixStream::connect(path) {
-        Ok(_alive) => taken("in use by a running node"),
+        Ok(_alive) => taken(io::ErrorKind::AddrInUse, "is in use by a running node"),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) => Err(error),
     }

@@ -40,6 +40,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(3);
 /// before the next.
 const LOOK_PAUSE: u32 = 3;
 
+/// But no longer than this: it may have been the disk that took so long.
+const LOOK_PAUSE_MAX: Duration = Duration::from_millis(50);
+
 /// What is kept of the time to stop for the last write: this much, or a tenth if that is less.
 const LAST_WRITE: Duration = Duration::from_secs(1);
 
@@ -292,7 +295,8 @@ impl DispatchState {
         self.outcomes.look_at(report.cleared);
         // What is left to tenants that hold their share already waits until something has finished.
         (self.left, self.more) = (report.more, report.more && report.claimed > 0);
-        self.look_after = Instant::now() + LOOK_EVERY.max(began.elapsed() * LOOK_PAUSE);
+        let pause = (began.elapsed() * LOOK_PAUSE).min(LOOK_PAUSE_MAX);
+        self.look_after = Instant::now() + LOOK_EVERY.max(pause);
         self.oldest_due_at_ms = report.oldest_due_ms;
         self.next_look_ms = report.next_ms.unwrap_or(now_ms);
         self.look |= claimed.is_err();

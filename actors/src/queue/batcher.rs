@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::admission::{Admission, Permit};
 use super::config::BatcherConfig;
@@ -25,6 +25,9 @@ use crate::model::envelope::Envelope;
 use crate::model::ops::stored_size;
 use crate::model::value_version::ValueVersion;
 use crate::supervision::{Crash, Doorbell, Slot};
+
+/// How often a batch that waits for more is looked at, whether it is full.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 pub enum BatcherMsg {
     /// There are hooks in the inbox.
@@ -167,8 +170,9 @@ impl BatcherState {
     async fn flush(&self) {
         let BatcherArgs { config, version, handle, writer } = &self.args;
         handle.bell.answered();
-        if config.max_delay_ms > 0 && handle.inbox.len() < config.max_batch {
-            tokio::time::sleep(Duration::from_millis(config.max_delay_ms)).await;
+        let until = Instant::now() + Duration::from_millis(config.max_delay_ms);
+        while handle.inbox.len() < config.max_batch && Instant::now() < until {
+            sleep_until(until.min(Instant::now() + LOOK_EVERY)).await;
         }
         loop {
             let hooks = handle.inbox.take(config.max_batch);

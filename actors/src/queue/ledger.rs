@@ -50,6 +50,8 @@ struct Groups {
     fenced: Vec<Group>,
     /// Set by the first failure; nothing is entered or synced until the fence is through.
     failed: bool,
+    /// When the rows of the newest group are due, in Unix milliseconds.
+    stamp_ms: u64,
 }
 
 /// Shared by the Writer and the Syncer.
@@ -59,6 +61,14 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// When the rows of the next group are due: now, and never before those of an earlier one, whatever the wall clock
+    /// does and whichever Writer asks. Dispatch does not look where nothing new can be.
+    pub fn stamp(&self, now_ms: u64) -> u64 {
+        let mut groups = self.groups();
+        groups.stamp_ms = groups.stamp_ms.max(now_ms);
+        groups.stamp_ms
+    }
+
     /// Enters a group about to be applied. Refused after a failure: the group must not be applied.
     pub fn enter(&self, group: Group) -> Result<(), Group> {
         let mut groups = self.groups();
@@ -120,12 +130,13 @@ impl Ledger {
         refused.into_iter().for_each(Group::refuse);
     }
 
-    /// The fence takes too long: its callers are told nothing. The groups stay until they are fenced.
+    /// The fence takes too long, or nobody is left to make it: the callers are told nothing. The groups stay until they
+    /// are fenced.
     pub fn abandon_callers(&self) -> usize {
         let abandoned: Vec<Caller> = {
-            let mut groups = self.groups();
-            let callers = groups.fenced.iter_mut().map(|group| std::mem::take(&mut group.callers));
-            callers.flatten().collect()
+            let Groups { fenced, open, .. } = &mut *self.groups();
+            let groups = fenced.iter_mut().chain(open);
+            groups.flat_map(|group| std::mem::take(&mut group.callers)).collect()
         };
         let count = abandoned.len();
         for caller in abandoned {

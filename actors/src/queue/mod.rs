@@ -11,6 +11,8 @@ mod mark;
 mod reply;
 pub mod syncer;
 mod tenants;
+#[cfg(all(test, feature = "sim"))]
+mod tests;
 pub mod writer;
 mod writer_handle;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::model::cf::Cf;
 use crate::model::ids::TenantOrd;
-use crate::model::keys::{META_NEXT_ORD, TenantKey, read_tolerant};
+use crate::model::keys::{META_NEXT_ORD, TenantKey, is_sentinel, read_tolerant};
 use crate::ports::{Direction, KvError, Scan};
 use crate::store::StoreHandle;
 
@@ -22,7 +22,7 @@ pub(super) enum Resolved {
 }
 
 /// Every tenant of the store, in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tenants {
     by_id: BTreeMap<String, TenantOrd>,
     next: u32,
@@ -40,10 +40,14 @@ impl Tenants {
         loop {
             let page = store.scan(Self::chunk(range.clone())).await?;
             for (key, id) in &page.pairs {
+                if is_sentinel(Cf::Tenants, key, id) {
+                    continue;
+                }
                 let Some(TenantKey(ord)) = TenantKey::decode(key) else { continue };
-                let Ok(id) = std::str::from_utf8(id) else { continue };
                 next = next.max(ord.0.saturating_add(1));
-                by_id.insert(id.to_owned(), ord);
+                if let Ok(id) = std::str::from_utf8(id) {
+                    by_id.insert(id.to_owned(), ord);
+                }
             }
             match page.pairs.last() {
                 Some((last, _)) if page.more => {
@@ -53,6 +57,16 @@ impl Tenants {
                 Some(_) | None => return Ok(Self { by_id, next }),
             }
         }
+    }
+
+    /// These and no others.
+    #[cfg(test)]
+    pub(super) fn of<const N: usize>(ids: [&str; N]) -> Self {
+        let mut tenants = Self { by_id: BTreeMap::new(), next: TenantOrd::FIRST.0 };
+        for id in ids {
+            tenants.resolve(id, u32::MAX);
+        }
+        tenants
     }
 
     fn chunk(range: std::ops::Range<Vec<u8>>) -> Scan {

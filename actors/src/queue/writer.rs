@@ -4,7 +4,7 @@
 //! while the Syncer makes it durable the next group is built ("The commit: one synced batch"). A group that fails, or
 //! that a crash left between apply and answer, is fenced: deleted durably, and only then refused.
 //!
-//! * **Owns:** the next seq, the tenant ordinals, the due stamp. All three are read back at the start.
+//! * **Owns:** the next seq and the tenant ordinals. Both are read back at the start.
 //! * **Talks to:** the store (apply), the Syncer (through the ledger and its bell).
 //! * **Supervised by:** `queue`, one_for_all with the Syncer: an unanswered group belongs to both.
 
@@ -78,18 +78,11 @@ struct Fencing {
 
 pub struct WriterState {
     args: WriterArgs,
-    /// `None` until the store has been read.
-    assigning: Option<Assigning>,
+    /// What ordinals are given out from; `None` until the store has been read.
+    tenants: Option<Tenants>,
     fencing: Option<Fencing>,
     next_seq: Seq,
     last_group_hooks: usize,
-}
-
-/// What the next group takes from.
-struct Assigning {
-    tenants: Tenants,
-    /// Stamps never go back: dispatch relies on it.
-    stamp_ms: u64,
 }
 
 pub struct Writer;
@@ -107,7 +100,7 @@ impl Actor for Writer {
         args.handle.awake();
         let mut state = WriterState {
             args,
-            assigning: None,
+            tenants: None,
             fencing: None,
             next_seq: Seq::FIRST,
             last_group_hooks: 0,
@@ -148,7 +141,7 @@ impl WriterState {
         let tenants = Tenants::load(store).await?;
         // What the store holds at its open, it holds durably: recovery wrote it into synced files.
         self.args.mark.raise(Seq(self.next_seq.0.saturating_sub(1)));
-        self.assigning = Some(Assigning { tenants, stamp_ms: 0 });
+        self.tenants = Some(tenants);
         Ok(())
     }
 
@@ -219,11 +212,10 @@ impl WriterState {
     }
 
     async fn commit(&mut self, batches: Vec<CommitBatch>, myself: &ActorRef<WriterMsg>) {
-        let Some(Assigning { tenants, stamp_ms }) = &mut self.assigning else { return };
-        *stamp_ms = (*stamp_ms).max(self.args.clock.now_ms());
+        let Some(tenants) = &mut self.tenants else { return };
         let plan = GroupPlan {
             first: self.next_seq,
-            at_ms: *stamp_ms,
+            at_ms: self.args.ledger.stamp(self.args.clock.now_ms()),
             archive: self.args.archive,
             max_tenants: self.args.tenants.max,
             synced_through: self.args.mark.get(),

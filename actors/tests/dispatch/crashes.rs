@@ -92,7 +92,7 @@ async fn a_killed_process_leaves_its_claims_to_the_next() {
     world.send_many(&node, 0, "acme", 10).await;
     secs(3).await;
     assert_eq!(world.probe().attempts().len(), 6);
-    world.disk.kill();
+    world.kill();
     let next = world.next_life(&[vec![HTTP]]);
     let other = next.start().await;
     millis(200).await;
@@ -115,7 +115,7 @@ async fn a_power_cut_undoes_claims_and_outcomes_and_loses_no_hook() {
     world.send_many(&node, 0, "acme", 5).await;
     secs(1).await;
     assert_eq!((world.probe().attempts().len(), world.hooks()), (6, 0));
-    world.disk.cut_power();
+    world.cut_power();
     world.is_sound();
     assert_eq!((world.hooks(), world.count(Field::Inflight)), (5, 0));
     let next = world.next_life(&[vec![HTTP]]);
@@ -140,7 +140,7 @@ async fn thousands_of_claims_come_back() {
     world.send_many(&node, 0, "acme", 3_000).await;
     secs(1).await;
     assert_eq!(world.count(Field::Inflight), 3_000);
-    world.disk.kill();
+    world.kill();
     let next = world.next_life(&[vec![HTTP]]);
     let other = next.start().await;
     rest().await;

@@ -78,7 +78,7 @@ async fn a_claim_without_its_row_is_dropped() {
     batch.delete(Cf::Deliveries, &DeliveryKey { seq, sink: 0 }.encode());
     batch.delete(Cf::Hooks, &HookKey(seq).encode());
     world.write(&node, batch).await;
-    world.disk.kill();
+    world.kill();
     let next = world.next_life(&one());
     let other = next.start().await;
     rest().await;

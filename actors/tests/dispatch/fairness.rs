@@ -108,7 +108,7 @@ async fn a_newcomer_is_not_behind_the_markers_of_a_long_backlog() {
     millis(20).await;
     assert_eq!(world.probes[1].attempts(), ["quick #1"]);
     world.is_sound();
-    world.disk.kill();
+    world.kill();
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,7 +134,7 @@ async fn a_tenant_whose_markers_are_in_the_middle_is_found() {
     secs(2).await;
     assert_eq!(world.probes[1].attempts(), ["hidden #1"]);
     world.is_sound();
-    world.disk.kill();
+    world.kill();
 }
 
 #[tokio::test(start_paused = true)]

@@ -112,7 +112,7 @@ async fn a_recovery_that_failed_is_tried_again() {
         world.probe().script.slow(Duration::from_secs(20));
         world.send_many(&node, 0, "acme", 10).await;
         secs(1).await;
-        world.disk.kill();
+        world.kill();
         let next = world.next_life(&[vec![HTTP]]);
         world.disk.fail(fault);
         let other = next.start().await;

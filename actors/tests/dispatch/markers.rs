@@ -182,7 +182,7 @@ async fn a_marker_that_was_lost_with_a_process_is_put_back_by_the_next() {
     batch.delete(Cf::Index, &lost.encode());
     world.write(&node, batch).await;
     assert_eq!(markers(&world), 1);
-    world.disk.kill();
+    world.kill();
     let mut next = world.next_life(&[vec![HTTP]]);
     next.roles.dispatch = true;
     let other = next.start().await;

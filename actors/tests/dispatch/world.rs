@@ -1,6 +1,6 @@
 //! A whole node with probes for sinks.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::counters::{self, Field};
 use ankusa_actors::model::delivery::DeliveryRow;
 use ankusa_actors::model::envelope::Envelope;
+use ankusa_actors::model::failure::FailureClass;
 use ankusa_actors::model::forward::ForwardPolicy;
 use ankusa_actors::model::ids::{HookId, Seq, TenantOrd};
 use ankusa_actors::model::invariants::{Dump, check};
@@ -19,7 +20,9 @@ use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::model::verify::Verifier;
 use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
 use ankusa_actors::ports::sim::{JournalEvents, SimClock, SimDisk, SimEngine, SimEntropy, SimSink};
-use ankusa_actors::ports::{Clock, Delivery, Entropy, Lane, Outcome, Sink};
+use ankusa_actors::ports::{
+    Clock, Delivery, Engine, Entropy, Kv, KvError, Lane, OpenError, Outcome, Sink,
+};
 use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, TenantsConfig};
 use ankusa_actors::sources::{OnVerifyFailure, Source, Sources};
 use ankusa_actors::store::StoreConfig;
@@ -95,8 +98,42 @@ impl Sink for Probe {
             let at = panics.iter().position(|panic| *panic == body);
             at.map(|at| panics.remove(at)).is_some()
         };
-        assert!(!panics, "told to panic");
+        if panics {
+            // As a panic does, without the report of one.
+            std::panic::resume_unwind(Box::new("told to panic"));
+        }
         self.script.deliver(delivery).await
+    }
+}
+
+/// The disk as one process sees it: once that is dead it opens nothing any more, whatever of it still runs here.
+struct Mounted {
+    engine: SimEngine,
+    alive: Arc<AtomicBool>,
+}
+
+impl Mounted {
+    fn dead(&self) -> OpenError {
+        let path = "sim/store".into();
+        OpenError { path, class: FailureClass::Other, detail: "this process is dead".to_owned() }
+    }
+}
+
+#[async_trait]
+impl Engine for Mounted {
+    async fn open(&self) -> Result<Box<dyn Kv>, OpenError> {
+        if !self.alive.load(Ordering::Relaxed) {
+            return Err(self.dead());
+        }
+        self.engine.open().await
+    }
+
+    async fn close(&self, kv: Box<dyn Kv>) {
+        self.engine.close(kv).await;
+    }
+
+    async fn probe_disk(&self) -> Result<(), KvError> {
+        self.engine.probe_disk().await
     }
 }
 
@@ -109,6 +146,7 @@ pub(crate) struct World {
     pub(crate) roles: Roles,
     pub(crate) sources: Arc<Sources>,
     pub(crate) probes: Vec<Arc<Probe>>,
+    alive: Arc<AtomicBool>,
     ids: AtomicU64,
 }
 
@@ -136,6 +174,7 @@ impl World {
             roles: Roles { edge: true, dispatch: true, storage: false },
             sources: Arc::new(sources),
             probes,
+            alive: Arc::new(AtomicBool::new(true)),
             ids: AtomicU64::new(1),
         }
     }
@@ -152,9 +191,24 @@ impl World {
         }
     }
 
+    /// The process dies; the machine does not.
+    pub(crate) fn kill(&self) {
+        self.alive.store(false, Ordering::Relaxed);
+        self.disk.kill();
+    }
+
+    /// The machine dies.
+    pub(crate) fn cut_power(&self) {
+        self.alive.store(false, Ordering::Relaxed);
+        self.disk.cut_power();
+    }
+
     pub(crate) async fn start(&self) -> Node {
         let ports = Ports {
-            engine: Arc::new(SimEngine::on(&self.disk)),
+            engine: Arc::new(Mounted {
+                engine: SimEngine::on(&self.disk),
+                alive: Arc::clone(&self.alive),
+            }),
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             entropy: Arc::clone(&self.entropy),
             events: Arc::clone(&self.events) as _,

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::disk::{Change, Disk, File, NameRule, Names, Node, parent, write_at};
+use crate::disk::{Change, Disk, File, NameChange, NameRule, Names, Node, parent, write_at};
 use crate::rng::Rng;
 
 /// The unit in which a disk tears a write.
@@ -126,21 +126,37 @@ impl Disk {
             Policy::DropUnsynced => self.durable_names().clone(),
             Policy::Torn512 | Policy::ZeroTail | Policy::PageReorder => {
                 let mut names = self.durable_names().clone();
-                let pending = self.pending_names();
-                match self.rule() {
-                    // A journal commits in order: a prefix of what waits.
-                    NameRule::Journal => pending
-                        .iter()
-                        .take(rng.up_to(pending.len()))
-                        .for_each(|waiting| waiting.change.apply(&mut names)),
-                    NameRule::Strict => pending
-                        .iter()
-                        .filter(|_| rng.coin())
-                        .for_each(|waiting| waiting.change.apply(&mut names)),
+                for waiting in self.names_that_land(rng) {
+                    waiting.apply(&mut names);
                 }
                 names
             }
         }
+    }
+
+    /// The changes of names that reached the disk although nothing forced them: a prefix of what waits, in all or, under
+    /// the strict rule, in each directory.
+    fn names_that_land(&self, rng: &mut Rng) -> Vec<&NameChange> {
+        let pending = || self.pending_names().iter().map(|waiting| &waiting.change);
+        let order_of = |change: &'_ NameChange| match self.rule() {
+            NameRule::Journal => String::new(),
+            NameRule::Strict => change.directory().to_owned(),
+        };
+        let mut landing: BTreeMap<String, usize> = BTreeMap::new();
+        for change in pending() {
+            *landing.entry(order_of(change)).or_default() += 1;
+        }
+        for count in landing.values_mut() {
+            *count = rng.up_to(*count);
+        }
+        let lands = |change: &&NameChange| match landing.get_mut(&order_of(change)) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                true
+            }
+            _ => false,
+        };
+        pending().filter(lands).collect()
     }
 
     fn file_after_cut(&self, number: u32, policy: Policy, rng: &mut Rng) -> Entry<'_> {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread;
 
-use ankusa_drills_check::{Dump, Evidence, Moment, Request, SeqHistory, Violation, judge};
+use ankusa_drills_check::{Dump, Evidence, Moment, Request, SeqHistory, judge};
 use ankusa_drills_replay::{Disk, Mirror, NameRule, Op, Policy, Rng};
 
 use super::timeline::{Cut, Timeline};
-use crate::drill::{CannotInject, OrCannot};
+use crate::drill::{Broken, CannotInject, OrCannot};
 use crate::node::store_below;
 use crate::reader::{CannotRead, Reader};
 use crate::scratch::Scratch;
@@ -18,7 +18,7 @@ use crate::scratch::Scratch;
 pub const POLICIES: [Policy; 4] =
     [Policy::DropUnsynced, Policy::KeepAll, Policy::Torn512, Policy::ZeroTail];
 
-/// Both ways in which names may be lost. A store that survives the strict one syncs its directories.
+/// A name survives only where its directory was synced: harsher than ext4 or XFS, and what POSIX promises.
 pub const NAME_RULE: NameRule = NameRule::Strict;
 
 /// A recording, and what is asked of it.
@@ -34,16 +34,28 @@ pub struct Recording<'a> {
 /// What is wrong with one image.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// The operation cut at and the policy, in words.
-    pub place: String,
+    pub cut: Cut,
+    pub policy: Policy,
+    /// Whether a node had been started on the image.
+    pub restarted: bool,
     pub what: What,
+}
+
+impl Finding {
+    /// Where it was found, in words.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let (at, policy) = (self.cut.end, self.policy.name());
+        let restarted = if self.restarted { ", node restarted" } else { "" };
+        format!("cut at operation {at}, {policy}{restarted}")
+    }
 }
 
 /// Kinds of findings.
 #[derive(Clone, Debug)]
 pub enum What {
-    Violations(Vec<Violation>),
-    /// The database does not open, or breaks: nothing can be judged, and no node would start.
+    Broken(Broken),
+    /// The database does not open, or breaks, or no node comes up on it: nothing can be judged.
     Unreadable(String),
 }
 
@@ -99,6 +111,7 @@ pub fn judge_all(
                 .map_err(|_| CannotInject("judge the images: a judge panicked".to_owned()))?;
             outcome.add(judged?);
         }
+        outcome.findings.sort_by_key(|finding| finding.cut.end);
         Ok(outcome)
     })
 }
@@ -181,14 +194,12 @@ impl<'a> Bench<'a> {
                             history: &history,
                             moment: Moment::Crash,
                         };
-                        Some(judge(&evidence))
-                            .filter(|violations| !violations.is_empty())
-                            .map(What::Violations)
+                        Broken::by(judge(&evidence)).map(What::Broken)
                     }
                 };
                 view.read = Some(read);
-                let place = || format!("cut at operation {}, {}", cut.end, view.policy.name());
-                outcome.findings.extend(what.map(|what| Finding { place: place(), what }));
+                let (policy, restarted) = (view.policy, false);
+                outcome.findings.extend(what.map(|what| Finding { cut, policy, restarted, what }));
             }
         }
         Ok(outcome)

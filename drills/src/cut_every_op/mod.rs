@@ -6,6 +6,9 @@
 //! was delivered, what was refused is not, counters are counts, rows fit. A sample of the images is given to a real node,
 //! which must come up by itself and deliver the rest.
 //!
+//! Half way through, one fsync fails, as on a disk that loses a page and says so once. The hooks it was to make durable
+//! are refused, and from then on no image may hold them.
+//!
 //! The recorded node's fsyncs take [`SYNC_DELAY_US`]: as long as on a real disk, so that whoever answers before the fsync
 //! returns is caught, on a machine whose fsync costs nothing too.
 
@@ -19,7 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ankusa_drills_replay::control::Word;
-use ankusa_drills_replay::decode;
+use ankusa_drills_replay::{Op, decode};
+use tokio::time::sleep;
 
 use self::images::{Finding, Recording, What};
 use self::recorder::Recorder;
@@ -41,14 +45,20 @@ const CLIENTS: usize = 32;
 /// How long an fsync takes at least, in microseconds.
 const SYNC_DELAY_US: u64 = 2_000;
 
+/// What the one failing fsync says: input/output error.
+const EIO: u64 = 5;
+
+/// Wait between two looks at how far the load is.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
 /// Images that fit an automatic run: the stride is chosen so that there are about as many.
-const IMAGES: usize = 3_000;
+const IMAGES: usize = 2_400;
 
 /// Images a real node is started on.
 const RESTARTS: usize = 20;
 
 /// Longest wait for the recorded node to deliver everything.
-const DRAINED_WITHIN: Duration = Duration::from_secs(60);
+const DRAINED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Runs the drill.
 ///
@@ -79,6 +89,7 @@ pub fn run(options: &DrillOptions) -> Result<Report, CannotInject> {
     let restarts = runtime.block_on(restarts::judge_some(recording, RESTARTS, &scratch))?;
 
     report.count("operations", ops.len());
+    report.count("failed_syncs", failed_syncs(&ops));
     report.count("cuts", timeline.cuts().len());
     report.count("stride", stride);
     report.count("images", outcome.images.values().sum::<u64>());
@@ -87,12 +98,14 @@ pub fn run(options: &DrillOptions) -> Result<Report, CannotInject> {
     report.count("images_unreadable", count_unreadable(&outcome.findings));
     report.count("nodes_restarted", RESTARTS);
     for finding in outcome.findings.into_iter().chain(restarts) {
+        let place = finding.place();
         match finding.what {
-            What::Violations(violations) => report.violated(&finding.place, &violations),
-            What::Unreadable(error) => report.violated_by(format!("{}: {error}", finding.place)),
+            What::Broken(broken) => report.violated(&place, &broken),
+            What::Unreadable(error) => report.violated_by(format!("{place}: {error}")),
         }
     }
     report.elapsed_ms = started.elapsed().as_millis();
+    scratch.keep_evidence(options, &mut report);
     Ok(report)
 }
 
@@ -110,9 +123,13 @@ async fn record(
         .with_environment(recorder.environment());
     let node = setup.start().await.or_cannot("start the node under the recorder")?;
     let next = Arc::new(AtomicU64::new(0));
-    Load::start(CLIENTS, setup.http_port(), LoadPlan { seed }, &next, HOOKS, &journal)
-        .finish()
-        .await;
+    let load = Load::start(CLIENTS, setup.http_port(), LoadPlan { seed }, &next, HOOKS, &journal);
+    while next.load(Ordering::SeqCst) < HOOKS / 2 {
+        sleep(LOOK_AGAIN).await;
+    }
+    recorder.set(Word::SyncErrno, EIO)?;
+    recorder.set(Word::FailSync, 1)?;
+    load.finish().await;
     let drained = node.drain(DRAINED_WITHIN).await?;
     let status = node.stop().await?;
     let tally = journal.tally();
@@ -137,6 +154,10 @@ async fn record(
 /// Every how many cuts to look, for about [`IMAGES`] images.
 fn default_stride(timeline: &Timeline) -> usize {
     (timeline.cuts().len() * images::POLICIES.len()).div_ceil(IMAGES).max(1)
+}
+
+fn failed_syncs(ops: &[Op<'_>]) -> usize {
+    ops.iter().filter(|op| matches!(op, Op::SyncFailed { .. })).count()
 }
 
 fn count_unreadable(findings: &[Finding]) -> usize {

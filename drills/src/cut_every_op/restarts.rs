@@ -8,7 +8,7 @@ use ankusa_drills_replay::{Disk, Mirror, Policy, Rng};
 
 use super::images::{Finding, NAME_RULE, POLICIES, Recording, What, image_rng};
 use super::timeline::Cut;
-use crate::drill::{CannotInject, OrCannot};
+use crate::drill::{Broken, CannotInject, OrCannot};
 use crate::journal::Journal;
 use crate::node::{NodeSetup, NotReady, store_below};
 use crate::reader::Reader;
@@ -50,10 +50,8 @@ pub async fn judge_some(
         mirror
             .show(&disk.image(policy, &mut image_rng(recording.seed, cut, policy)))
             .or_cannot("build an image")?;
-        let place =
-            format!("node restarted after a cut at operation {}, {}", cut.end, policy.name());
         let found = restart(recording, cut, &directory, &data_dir, scratch).await?;
-        findings.extend(found.into_iter().map(|what| Finding { place: place.clone(), what }));
+        findings.extend(found.map(|what| Finding { cut, policy, restarted: true, what }));
         std::fs::remove_dir_all(&directory).or_cannot("remove an image")?;
     }
     Ok(findings)
@@ -83,7 +81,7 @@ async fn restart(
         Err(down) => return Ok(Some(What::Unreadable(down.to_string()))),
     };
     let drained = node.drain(DRAINED_WITHIN).await?;
-    let dump = node.dump().await?;
+    let dump = node.settled_dump().await?;
     drop(node);
     let requests = recording.timeline.requests_at(cut, &recording.timeline.unanswered());
     let mut deliveries = recording.timeline.deliveries_at(cut);
@@ -95,9 +93,8 @@ async fn restart(
         history: &history,
         moment: Moment::Drained,
     };
-    let violations = judge(&evidence);
-    if !violations.is_empty() {
-        return Ok(Some(What::Violations(violations)));
+    if let Some(broken) = Broken::by(judge(&evidence)) {
+        return Ok(Some(What::Broken(broken)));
     }
     Ok((!drained)
         .then(|| What::Unreadable(format!("the queue had not drained after {DRAINED_WITHIN:?}"))))

@@ -1,0 +1,288 @@
+//! What was promised to whom, and whether it was kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use ankusa_actors::model::cf::Cf;
+use ankusa_actors::model::envelope::Envelope;
+use ankusa_actors::model::ids::Seq;
+use ankusa_actors::model::invariants::{self, Dump, Violation};
+use ankusa_actors::model::keys::{HookKey, is_sentinel};
+use ankusa_actors::ports::sim::{SimCounts, SimDisk};
+use ankusa_actors::ports::{Clock, Event, Events, Pair};
+use ankusa_actors::queue::CommitAnswer;
+
+use crate::common::EPOCH_MS;
+
+/// What a client knows of its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Waiting,
+    Answered(CommitAnswer),
+    /// Its connection broke: the node died, or the client left.
+    Lost,
+}
+
+#[derive(Clone, Debug)]
+struct Sent {
+    sinks: usize,
+    fate: Fate,
+    /// The highest seq anybody had been answered when it was sent.
+    after: Seq,
+    /// Sinks that have taken it, and those that never will.
+    taken: BTreeSet<usize>,
+}
+
+#[derive(Default)]
+struct Record {
+    /// By body: every body is sent once.
+    sent: BTreeMap<String, Sent>,
+    by_seq: BTreeMap<Seq, String>,
+    highest: Seq,
+    journal: Vec<String>,
+    violations: Vec<String>,
+    /// Bodies of values that were decoded before.
+    bodies: BTreeMap<Vec<u8>, String>,
+    /// Nothing is excused any more.
+    is_over: bool,
+    /// What the disk had been asked when the rows were last inspected.
+    inspected: SimCounts,
+}
+
+/// Keeps the books of one run. Shared by the clients, the sinks and the plan.
+#[derive(Clone)]
+pub struct Judge {
+    disk: Arc<SimDisk>,
+    clock: Arc<dyn Clock>,
+    archive: bool,
+    record: Arc<Mutex<Record>>,
+}
+
+fn body_of(value: &[u8]) -> String {
+    String::from_utf8(Envelope::decode(value).unwrap().body.to_vec()).unwrap()
+}
+
+impl Judge {
+    pub fn new(disk: &Arc<SimDisk>, clock: Arc<dyn Clock>, archive: bool) -> Self {
+        Self { disk: Arc::clone(disk), clock, archive, record: Arc::default() }
+    }
+
+    /// Seq and body of every hook in these rows.
+    fn hooks(&self, rows: &[Pair]) -> Vec<(Seq, String)> {
+        let bodies = &mut self.record.lock().unwrap().bodies;
+        let hooks = rows.iter().filter(|(key, value)| !is_sentinel(Cf::Hooks, key, value));
+        let mut hook = |(key, value): &Pair| {
+            let body = bodies.entry(value.clone()).or_insert_with(|| body_of(value));
+            (HookKey::decode(key).unwrap().0, body.clone())
+        };
+        hooks.map(&mut hook).collect()
+    }
+
+    pub fn note(&self, what: &str) {
+        self.record.lock().unwrap().note(self.clock.as_ref(), what);
+    }
+
+    pub fn object(&self, what: String) {
+        self.note(&format!("VIOLATION {what}"));
+        self.record.lock().unwrap().violations.push(what);
+    }
+
+    pub fn is_sent(&self, body: &str, sinks: usize) {
+        let mut record = self.record.lock().unwrap();
+        let after = record.highest;
+        let sent = Sent { sinks, fate: Fate::Waiting, after, taken: BTreeSet::new() };
+        record.sent.insert(body.to_owned(), sent);
+    }
+
+    pub fn is_lost(&self, body: &str) {
+        let mut record = self.record.lock().unwrap();
+        if let Some(sent) = record.sent.get_mut(body)
+            && sent.fate == Fate::Waiting
+        {
+            sent.fate = Fate::Lost;
+        }
+    }
+
+    /// A client reads its answer.
+    pub fn is_answered(&self, body: &str, answer: CommitAnswer) {
+        self.note(&format!("{body}: {answer:?}"));
+        self.record.lock().unwrap().sent.get_mut(body).unwrap().fate = Fate::Answered(answer);
+        match answer {
+            CommitAnswer::Committed(seq) => self.is_committed(body, seq),
+            CommitAnswer::Refused(_) => self.is_refused(body),
+            CommitAnswer::Unknown => {}
+        }
+    }
+
+    fn is_committed(&self, body: &str, seq: Seq) {
+        let sent = self.record.lock().unwrap().sent[body].clone();
+        if seq <= sent.after {
+            self.object(format!("{body} has seq {seq}, and {} was answered before", sent.after));
+        }
+        let same = self.record.lock().unwrap().by_seq.insert(seq, body.to_owned());
+        if let Some(other) = same {
+            self.object(format!("{body} and {other} both have seq {seq}"));
+        }
+        let mut record = self.record.lock().unwrap();
+        record.highest = record.highest.max(seq);
+        drop(record);
+        let is_durable =
+            self.hooks(&self.disk.durable_rows(Cf::Hooks)).contains(&(seq, body.to_owned()));
+        if !is_durable && !self.may_be_gone(&sent) {
+            self.object(format!("{body} is acked and a power cut would lose it"));
+        }
+    }
+
+    /// It owes nobody anything any more, or never did.
+    fn may_be_gone(&self, sent: &Sent) -> bool {
+        !self.archive && sent.taken.len() == sent.sinks
+    }
+
+    fn is_refused(&self, body: &str) {
+        for (rows, whose) in [
+            (self.disk.rows(Cf::Hooks), "readers see it"),
+            (self.disk.durable_rows(Cf::Hooks), "it is on the disk"),
+        ] {
+            if self.hooks(&rows).iter().any(|(_, stored)| stored == body) {
+                self.object(format!("{body} is refused and {whose}"));
+            }
+        }
+        let taken = &self.record.lock().unwrap().sent[body].taken.clone();
+        if !taken.is_empty() {
+            self.object(format!("{body} is refused and was delivered"));
+        }
+    }
+
+    /// A sink is asked to take it.
+    pub fn is_delivered(&self, body: &str, sink: usize, attempt: u32) {
+        self.note(&format!("{body}: attempt {attempt} at sink {sink}"));
+        let durable = self.hooks(&self.disk.durable_rows(Cf::Hooks));
+        if !durable.iter().any(|(_, stored)| stored == body) {
+            self.object(format!("{body} is delivered and a power cut would lose it"));
+        }
+        let fate = self.record.lock().unwrap().sent[body].fate;
+        if matches!(fate, Fate::Answered(CommitAnswer::Refused(_))) {
+            self.object(format!("{body} was refused and is delivered"));
+        }
+    }
+
+    /// A sink has taken it for good.
+    pub fn is_taken(&self, body: &str, sink: usize) {
+        self.record.lock().unwrap().sent.get_mut(body).unwrap().taken.insert(sink);
+    }
+
+    /// What the rows say, at any moment.
+    pub fn inspect(&self, when: &str) {
+        let disk = &self.disk;
+        self.inspect_rows(when, |cf| disk.rows(cf));
+        if disk.unsynced_batches() > 0 {
+            self.inspect_rows(when, |cf| disk.durable_rows(cf));
+        }
+    }
+
+    /// A group that failed and shows up after a reopen may find that dispatch has removed the marker of its second, which
+    /// nobody could see it share. It is fenced, or the next start gives the marker back: an acked hook is never in it.
+    fn is_excused(&self, violation: &Violation, hooks: &[(Seq, String)]) -> bool {
+        let Violation::DueWithoutMarker(due) = violation else { return false };
+        let Some((_, body)) = hooks.iter().find(|(seq, _)| *seq == due.seq) else { return false };
+        let record = self.record.lock().unwrap();
+        let is_acked = matches!(record.sent[body].fate, Fate::Answered(CommitAnswer::Committed(_)));
+        !is_acked && !record.is_over
+    }
+
+    /// The same, unless nothing was written since.
+    pub fn inspect_changes(&self, when: &str) {
+        let counts = SimCounts { reads: 0, probes: 0, ..self.disk.counts() };
+        let before = std::mem::replace(&mut self.record.lock().unwrap().inspected, counts);
+        if before != counts {
+            self.inspect(when);
+        }
+    }
+
+    fn inspect_rows(&self, when: &str, rows: impl Fn(Cf) -> Vec<Pair>) {
+        let family = |cf| rows(cf).into_iter().map(move |(key, value)| (cf, key, value));
+        let dump = Dump::from_rows(Cf::ALL.into_iter().flat_map(family));
+        let hooks = self.hooks(&rows(Cf::Hooks));
+        for violation in invariants::check(&dump) {
+            if !self.is_excused(&violation, &hooks) {
+                self.object(format!("{when}: {violation}"));
+            }
+        }
+        let bodies: BTreeSet<_> = hooks.iter().map(|(_, body)| body).collect();
+        if bodies.len() != hooks.len() {
+            self.object(format!("{when}: a hook is stored twice: {hooks:?}"));
+        }
+        let sent = self.record.lock().unwrap().sent.clone();
+        for (body, sent) in sent {
+            match sent.fate {
+                Fate::Answered(CommitAnswer::Refused(_)) if bodies.contains(&body) => {
+                    self.object(format!("{when}: {body} was refused and is stored"));
+                }
+                Fate::Waiting
+                | Fate::Lost
+                | Fate::Answered(
+                    CommitAnswer::Refused(_) | CommitAnswer::Unknown | CommitAnswer::Committed(_),
+                ) => {}
+            }
+        }
+    }
+
+    /// After a power cut, or at the end: what was acked is there.
+    pub fn inspect_acked(&self, when: &str) {
+        self.inspect(when);
+        let durable: BTreeSet<_> =
+            self.hooks(&self.disk.durable_rows(Cf::Hooks)).into_iter().collect();
+        let sent = self.record.lock().unwrap().sent.clone();
+        for (body, sent) in sent {
+            let Fate::Answered(CommitAnswer::Committed(seq)) = sent.fate else { continue };
+            if !durable.contains(&(seq, body.clone())) && !self.may_be_gone(&sent) {
+                self.object(format!("{when}: {body} was acked with seq {seq} and is gone"));
+            }
+        }
+    }
+
+    /// Nobody waits any more, and every acked hook has been taken by every sink.
+    pub fn inspect_the_end(&self, dispatch: bool) {
+        self.record.lock().unwrap().is_over = true;
+        self.inspect_acked("at the end");
+        let sent = self.record.lock().unwrap().sent.clone();
+        for (body, sent) in sent {
+            if sent.fate == Fate::Waiting {
+                self.object(format!("{body} was never answered"));
+            }
+            let is_acked = matches!(sent.fate, Fate::Answered(CommitAnswer::Committed(_)));
+            if dispatch && is_acked && sent.taken.len() != sent.sinks {
+                self.object(format!("{body} was acked and taken by {:?} only", sent.taken));
+            }
+        }
+    }
+
+    pub fn committed(&self) -> usize {
+        self.record.lock().unwrap().by_seq.len()
+    }
+
+    pub fn taken(&self) -> usize {
+        self.record.lock().unwrap().sent.values().map(|sent| sent.taken.len()).sum()
+    }
+
+    pub fn journal(&self) -> Vec<String> {
+        self.record.lock().unwrap().journal.clone()
+    }
+
+    pub fn violations(&self) -> Vec<String> {
+        self.record.lock().unwrap().violations.clone()
+    }
+}
+
+impl Record {
+    fn note(&mut self, clock: &dyn Clock, what: &str) {
+        let at_ms = i128::from(clock.now_ms()) - i128::from(EPOCH_MS);
+        self.journal.push(format!("{at_ms} {what}"));
+    }
+}
+
+impl Events for Judge {
+    fn emit(&self, event: &Event<'_>) {
+        self.note(&format!("{event:?}"));
+    }
+}
