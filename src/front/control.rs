@@ -25,7 +25,7 @@ use super::routes::{Control, Routes, control_routes};
 const SOCKET_MODE: u32 = 0o600;
 
 /// Connections the kernel keeps for us while we are busy.
-const BACKLOG: i32 = 128;
+const BACKLOG: i32 = 1024;
 
 /// Binds the socket. One nobody listens on is a leftover of a killed node and is replaced; a live one is refused, and so
 /// is whatever is no socket.

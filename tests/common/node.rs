@@ -179,6 +179,12 @@ impl TestNode {
         self.child.as_mut().expect("it was started").try_wait().unwrap()
     }
 
+    /// It has ended, and may be started again.
+    pub fn forget(&mut self) {
+        assert_ne!(self.ended(), None, "it runs");
+        self.child = None;
+    }
+
     /// Waits for its end.
     pub async fn exit(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("it runs");
