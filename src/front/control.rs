@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,8 @@ use std::time::Duration;
 
 use ankusa_actors::supervision::Crash;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use rustix::fs::Mode;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::listener::{Acceptor, Limits, Server};
 use super::routes::{Control, Routes, control_routes};
@@ -21,29 +24,41 @@ use super::routes::{Control, Routes, control_routes};
 /// Only the owner may connect.
 const SOCKET_MODE: u32 = 0o600;
 
-/// Binds the socket. One that nobody listens on is a leftover of a killed node and is replaced; a live one is refused, and
-/// so is a file that is no socket.
+/// Connections the kernel keeps for us while we are busy.
+const BACKLOG: i32 = 1024;
+
+/// Binds the socket. One nobody listens on is a leftover of a killed node and is replaced; a live one is refused, and so
+/// is whatever is no socket.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }
-    match UnixStream::connect(path) {
-        Ok(_alive) => {
-            let text = format!("{} is in use by a running node", path.display());
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
-        }
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            if !fs::symlink_metadata(path)?.file_type().is_socket() {
-                let text = format!("{} exists and is no socket", path.display());
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
-            }
-            fs::remove_file(path)?;
-        }
-        Err(_absent) => {}
-    }
-    let listener = UnixListener::bind(path)?;
+    make_room(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // Before there is a file: at no moment may anybody else connect.
+    rustix::fs::fchmod(&socket, Mode::from_raw_mode(SOCKET_MODE))?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    socket.listen(BACKLOG)?;
+    // Not every system goes by the mode from before.
     fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))?;
-    Ok(listener)
+    Ok(UnixListener::from(OwnedFd::from(socket)))
+}
+
+fn make_room(path: &Path) -> io::Result<()> {
+    let taken = |kind, what: &str| Err(io::Error::new(kind, format!("{} {what}", path.display())));
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            return taken(io::ErrorKind::AlreadyExists, "exists and is no socket");
+        }
+        Ok(_socket) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    match UnixStream::connect(path) {
+        Ok(_alive) => taken(io::ErrorKind::AddrInUse, "is in use by a running node"),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) => Err(error),
+    }
 }
 
 pub enum ControlServerMsg {

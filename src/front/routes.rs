@@ -93,6 +93,7 @@ pub fn control_routes(control: Control) -> Router {
         .route("/v1/store/reopen", post(reopen))
         .route("/v1/crash", post(crash))
         .route("/v1/stop", post(stop))
+        .method_not_allowed_fallback(not_found)
         .with_state(control.clone());
     admin_routes(control.api).merge(local)
 }

@@ -56,6 +56,7 @@ pub(super) async fn start(
         entropy: Arc::new(HostEntropy),
         events: Arc::clone(&metrics) as _,
     };
+    let control_path = sockets.control_path.clone();
     let settings = settings(config);
     let parts = FrontParts {
         config: config.clone(),
@@ -66,7 +67,12 @@ pub(super) async fn start(
         stop,
     };
     let front: MakeFront = Arc::new(move |handles| parts.children(handles));
-    Node::start(ports, settings, sources, front).await
+    let started = Node::start(ports, settings, sources, front).await;
+    if started.is_err() {
+        // Ours, and nobody is there to answer on it.
+        let _ = std::fs::remove_file(control_path);
+    }
+    started
 }
 
 fn settings(config: &Config) -> NodeSettings {

@@ -105,7 +105,8 @@ async fn serve(
     tokio::select! {
         biased;
         () = signals.asked() => info!("told to stop by a signal"),
-        _ = stop_asked.wait_for(|asked| *asked) => info!("told to stop by ctl"),
+        // An error is no order: whoever could give one went down with the tree.
+        Ok(_) = stop_asked.wait_for(|asked| *asked) => info!("told to stop by ctl"),
         () = node.gave_up() => {
             error!("the supervision tree gave up; exiting to be started again");
             return ExitCode::from(EXIT_GAVE_UP);

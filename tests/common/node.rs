@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -179,6 +179,12 @@ impl TestNode {
         self.child.as_mut().expect("it was started").try_wait().unwrap()
     }
 
+    /// It has ended, and may be started again.
+    pub fn forget(&mut self) {
+        assert_ne!(self.ended(), None, "it runs");
+        self.child = None;
+    }
+
     /// Waits for its end.
     pub async fn exit(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("it runs");
@@ -238,8 +244,13 @@ impl TestNode {
 
     /// Runs `ankusa ctl` with these arguments.
     pub async fn ctl(&self, args: &[&str]) -> Told {
+        self.ctl_at(&self.socket(), args).await
+    }
+
+    /// The same on another socket.
+    pub async fn ctl_at(&self, socket: &Path, args: &[&str]) -> Told {
         let mut command = self.command();
-        command.args(["ctl", "--socket"]).arg(self.socket()).args(args);
+        command.args(["ctl", "--socket"]).arg(socket).args(args);
         run(command).await
     }
 
