@@ -25,7 +25,7 @@ use crate::front::ingest::{IngestServer, IngestServerArgs};
 use crate::front::listener::Limits;
 use crate::front::routes::{Api, Control};
 use crate::host::{HostClock, HostEntropy};
-use crate::rocks::{RocksEngine, RocksOptions, WriteBuffers};
+use crate::rocks::{self, RocksEngine, RocksOptions, WriteBuffers};
 use crate::sinks::{self, Outbound};
 use crate::telemetry::metrics::Metrics;
 
@@ -47,6 +47,11 @@ pub(super) async fn start(
     let clock: Arc<dyn Clock> = Arc::new(HostClock);
     let metrics = Arc::new(Metrics::new(config));
     let sources = Arc::new(sources(config, &clock)?);
+    // Before anything is put in it, the control socket included: a folder whose entry a power cut takes back takes the
+    // store with it.
+    let folder = config.instance_dir();
+    let made = rocks::create_synced(&folder);
+    made.map_err(|error| format!("node.data_dir: cannot make {}: {error}", folder.display()))?;
     // Before anything is opened: a second node on this directory fails here, not in the database.
     let sockets = Sockets::bind(config)?;
     let store = config.instance_dir().join("store");

@@ -16,3 +16,4 @@ mod threads;
 pub use kv::RocksKv;
 pub use open::RocksEngine;
 pub use options::{RocksOptions, WriteBuffers};
+pub use probe::create_synced;

@@ -32,15 +32,23 @@ fn write_and_rename(temporary: &Path, file: &Path, store: &Path) -> io::Result<(
 }
 
 /// Makes `directory` and its missing parents, each entry on the disk before anything is put in it: RocksDB syncs its
-/// own directory, nobody else the ones above it.
-pub(super) fn create_synced(directory: &Path) -> io::Result<()> {
-    if directory.is_dir() {
-        return Ok(());
-    }
+/// own directory, nobody else the ones above it. The entry of one that is there already is synced too: whoever made it
+/// may not have, and with it everything below would be gone.
+///
+/// # Errors
+/// What the file system said.
+pub fn create_synced(directory: &Path) -> io::Result<()> {
     let parent = match directory.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _other => Path::new("."),
     };
+    if directory.is_dir() {
+        // A folder above that may not be read was not made by this node either.
+        return sync_directory(parent).or_else(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => Ok(()),
+            _other => Err(error),
+        });
+    }
     create_synced(parent)?;
     if let Err(error) = fs::create_dir(directory) {
         if error.kind() != io::ErrorKind::AlreadyExists {

@@ -113,7 +113,7 @@ impl SyncerState {
         let SyncerArgs { events, store, ledger, mark, writer, dispatch, handle } = &self.args;
         handle.bell.answered();
         while let Some(last) = ledger.syncable() {
-            canary_answers_before_sync(ledger, last);
+            canary_answers_before_sync(ledger, mark, last);
             let (generation, started) = (store.state().generation, Instant::now());
             if let Err(error) = store.sync().await {
                 warn!(%error, "an fsync failed; every group it covers is fenced");
@@ -141,8 +141,9 @@ fn answer(group: Group) {
 }
 
 /// The broken build a drill must catch: it answers before the fsync.
-fn canary_answers_before_sync(ledger: &Ledger, last: Seq) {
+fn canary_answers_before_sync(ledger: &Ledger, mark: &SyncedMark, last: Seq) {
     if cfg!(feature = "canary-ack-before-sync") {
         ledger.take_synced(last).into_iter().for_each(answer);
+        mark.raise(last);
     }
 }
