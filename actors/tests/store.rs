@@ -42,11 +42,14 @@ struct Timed {
 impl Events for Timed {
     fn emit(&self, event: &Event<'_>) {
         let at_ms = self.began.elapsed().as_millis();
-        let line = match event {
-            Event::StoreReopened { result, took } => format!("{at_ms} {result:?} {took:?}"),
-            Event::StoreUnavailable { for_ } => format!("{at_ms} closed for {for_:?}"),
-            Event::StoreWriteFailed { class } => format!("{at_ms} failed {}", class.as_str()),
-            other => format!("{at_ms} {other:?}"),
+        let line = if let Event::StoreReopened { result, took } = event {
+            format!("{at_ms} {result:?} {took:?}")
+        } else if let Event::StoreUnavailable { for_ } = event {
+            format!("{at_ms} closed for {for_:?}")
+        } else if let Event::StoreWriteFailed { class } = event {
+            format!("{at_ms} failed {}", class.as_str())
+        } else {
+            format!("{at_ms} {event:?}")
         };
         self.lines.lock().unwrap().push(line);
     }

@@ -378,6 +378,22 @@ async fn a_child_that_does_not_leave_in_time_is_killed_and_the_others_still_leav
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_supervisor_killed_while_it_stops_its_children_takes_every_one_of_them_with_it() {
+    let bench = Rules::default().run(&["a", "stuck", "c"]).await;
+    ask(&bench.probes[1], Duration::from_secs(3_600));
+    millis(1).await;
+    bench.journal.take();
+    bench.supervisor.stop(None);
+    millis(500).await;
+    assert_eq!(bench.journal.take(), "-c");
+    bench.supervisor.kill();
+    bench.task.await.unwrap();
+    millis(1).await;
+    let story = bench.journal.take();
+    assert!(story == "xstuck xa" || story == "xa xstuck", "{story}");
+}
+
 struct Nested {
     board: Board,
     journal: Journal,

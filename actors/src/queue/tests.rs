@@ -1,4 +1,5 @@
 //! The parts of the commit path one by one, where only their insides show what they did.
+#![allow(clippy::unwrap_used)]
 
 mod groups;
 mod ordinals;
