@@ -69,15 +69,15 @@ impl Setup {
 
     /// Does all of it once.
     pub(super) fn round(&self) -> Result<Round, CannotInject> {
-        // The disk in two halves: what it does changes by the second, and the low load is held against it.
-        let mut fsync = self.fsync()?;
         let http = self.http()?;
         let store = self.store()?;
         let (end_to_end_low, end_to_end, end_to_end_half) = self.end_to_end()?;
-        fsync.add(&self.fsync()?);
         let directory = Fresh::below(&self.directory, "node")?;
         let node = Node::start(&directory.0)?;
+        // What a disk does changes by the second: the low load is held against what it did just before and just after.
+        let mut fsync = self.fsync()?;
         let node_low = self.load(node.http_port, 1, Pace::Closed, || node.cpu())?.latency;
+        fsync.add(&self.fsync()?);
         let (node_peak, (fsyncs_a_hook, bytes_a_hook)) = self.node_peak(&node)?;
         let half = Pace::PerSecond(node_peak.per_second / 2.0);
         let node_half = self.load(node.http_port, self.connections, half, || node.cpu())?.latency;
