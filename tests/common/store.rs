@@ -9,7 +9,7 @@ use ankusa_actors::model::invariants::{self, Dump};
 use ankusa_actors::model::keys::{DeliveryKey, HookKey, is_sentinel};
 use serde_json::Value;
 
-use super::TestNode;
+use super::{TestNode, until};
 
 /// Every row of a store.
 pub struct Rows {
@@ -66,11 +66,16 @@ impl TestNode {
         Rows::read(&answer.text())
     }
 
-    /// What the store holds is sound: rows, index keys and counters agree. Only true of a node at rest, because a dump
-    /// is read in pages.
+    /// What the store holds is sound: rows, index keys and counters agree. A dump is read in pages, so it waits until two
+    /// in a row are the same: the node is at rest.
     pub async fn assert_sound(&self) {
-        let rows = self.dump().await.rows;
-        let rows = rows.iter().map(|(cf, key, value)| (*cf, key, value));
+        let mut last = self.dump().await.rows;
+        until("the node is at rest", async || {
+            let before = std::mem::replace(&mut last, self.dump().await.rows);
+            (before == last).then_some(())
+        })
+        .await;
+        let rows = last.iter().map(|(cf, key, value)| (*cf, key, value));
         assert_eq!(invariants::check(&Dump::from_rows(rows)), []);
     }
 }
