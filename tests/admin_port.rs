@@ -261,15 +261,15 @@ async fn a_hook_that_no_worker_will_take_is_listed_with_the_reason() {
         let entries = told["entries"].as_array().unwrap();
         entries.iter().map(|entry| entry["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(ids("source_id=gone").await, [gone.clone()]);
+    assert_eq!(ids("source_id=gone").await, std::slice::from_ref(&gone));
     assert_eq!(ids("source_id=nobody").await, Vec::<String>::new());
-    assert_eq!(ids("limit=1").await, [broken.clone()]);
+    assert_eq!(ids("limit=1").await, std::slice::from_ref(&broken));
     assert_eq!(ids("limit=0").await, Vec::<String>::new());
     assert_eq!(ids("limit=-5").await, Vec::<String>::new());
     assert_eq!(ids("limit=999999999").await.len(), 2);
     assert_eq!(ids(&format!("since={}", times[0])).await[0], broken);
     assert_eq!(ids(&format!("since={}", times[0] + 1)).await, Vec::<String>::new());
-    assert_eq!(ids("since=0&source_id=gone&limit=1").await, [gone.clone()]);
+    assert_eq!(ids("since=0&source_id=gone&limit=1").await, std::slice::from_ref(&gone));
     for (query, field) in [
         ("since=yesterday", "since"),
         ("since=-1", "since"),

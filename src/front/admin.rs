@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ankusa_actors::supervision::Crash;
+use ankusa_actors::supervision::{Crash, told_to_crash};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::listener::{Acceptor, Limits, Server};
@@ -62,7 +62,7 @@ impl Actor for AdminServer {
         _: &mut AdminServerState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            AdminServerMsg::Crash => Err("told to crash".into()),
+            AdminServerMsg::Crash => told_to_crash(),
         }
     }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ankusa_actors::supervision::Crash;
+use ankusa_actors::supervision::{Crash, told_to_crash};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use rustix::fs::Mode;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -111,7 +111,7 @@ impl Actor for ControlServer {
         _: &mut ControlServerState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ControlServerMsg::Crash => Err("told to crash".into()),
+            ControlServerMsg::Crash => told_to_crash(),
         }
     }
 

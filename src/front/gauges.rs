@@ -4,14 +4,15 @@
 //! * **Talks to:** the store (counters, sizes), dispatch's snapshot.
 //! * **Supervised by:** `front`, one_for_one.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ankusa_actors::admin::Admin;
 use ankusa_actors::model::counters::Field;
-use ankusa_actors::ports::Clock;
-use ankusa_actors::supervision::Crash;
+use ankusa_actors::ports::{Clock, Event, Events};
+use ankusa_actors::supervision::{Crash, told_to_crash};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::telemetry::metrics::{DispatchGauges, Metrics, QueueGauges};
@@ -41,6 +42,8 @@ pub struct GaugesArgs {
 
 pub struct GaugesState {
     args: GaugesArgs,
+    /// Restarts and downs of each child that have been counted.
+    counted: BTreeMap<Arc<str>, (u64, u64)>,
 }
 
 pub struct Gauges;
@@ -56,7 +59,7 @@ impl Actor for Gauges {
         args: GaugesArgs,
     ) -> Result<GaugesState, ActorProcessingErr> {
         myself.cast(GaugesMsg::Sample)?;
-        Ok(GaugesState { args })
+        Ok(GaugesState { args, counted: BTreeMap::new() })
     }
 
     async fn handle(
@@ -70,14 +73,15 @@ impl Actor for Gauges {
                 state.sample().await;
                 myself.send_after(state.args.interval, || GaugesMsg::Sample);
             }
-            GaugesMsg::Crash => return Err("told to crash".into()),
+            GaugesMsg::Crash => told_to_crash(),
         }
         Ok(())
     }
 }
 
 impl GaugesState {
-    async fn sample(&self) {
+    async fn sample(&mut self) {
+        self.count_restarts();
         let GaugesArgs { admin, metrics, data_dir, .. } = &self.args;
         if let Ok(stats) = admin.store_stats().await {
             metrics.gauges.set_store(stats);
@@ -97,6 +101,20 @@ impl GaugesState {
         if let Ok(disk) = rustix::fs::statvfs(data_dir) {
             let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
             metrics.gauges.set_disk(bytes(disk.f_bavail), bytes(disk.f_blocks));
+        }
+    }
+
+    /// The board says how often; the metrics are told what is new.
+    fn count_restarts(&mut self) {
+        for child in self.args.admin.handles.board.report() {
+            let counted = self.counted.entry(Arc::clone(&child.id)).or_default();
+            for _ in counted.0..child.restarts {
+                self.args.metrics.emit(&Event::ChildRestarted { child: &child.id });
+            }
+            for _ in counted.1..child.downs {
+                self.args.metrics.emit(&Event::SubtreeDown { domain: &child.id });
+            }
+            *counted = (child.restarts, child.downs);
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ankusa_actors::admin::Admin;
 use ankusa_actors::edge::{Admitted, Answer, BodyFailure, Ingest, RequestHead};
-use ankusa_actors::supervision::Crash;
+use ankusa_actors::supervision::{Crash, told_to_crash};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
@@ -87,7 +87,7 @@ impl Actor for IngestServer {
         _: &mut IngestServerState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            IngestServerMsg::Crash => Err("told to crash".into()),
+            IngestServerMsg::Crash => told_to_crash(),
         }
     }
 

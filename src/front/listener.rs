@@ -132,6 +132,8 @@ async fn accept(
             Ok(Stream::Unix(stream)) => {
                 connections.spawn(serve(stream, limits, service, served_until, permit));
             }
+            // The socket was shut down: a stop has begun.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => break,
             Err(error) => {
                 warn!(%error, "cannot accept a connection");
                 sleep(ACCEPT_RETRY).await;

@@ -44,10 +44,10 @@ pub fn create_synced(directory: &Path) -> io::Result<()> {
     };
     if directory.is_dir() {
         // A folder above that may not be read was not made by this node either.
-        return sync_directory(parent).or_else(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => Ok(()),
-            _other => Err(error),
-        });
+        return match sync_directory(parent) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            synced => synced,
+        };
     }
     create_synced(parent)?;
     if let Err(error) = fs::create_dir(directory) {

@@ -42,7 +42,7 @@ use crate::ports::{Clock, Entropy, Events};
 use crate::queue::SyncedMark;
 use crate::sources::Sources;
 use crate::store::StoreHandle;
-use crate::supervision::Crash;
+use crate::supervision::{Crash, told_to_crash};
 
 pub enum DispatchMsg {
     /// There may be rows to claim.
@@ -106,7 +106,7 @@ impl Actor for Dispatch {
             DispatchMsg::Wake => state.woken().await,
             DispatchMsg::Timer => state.timer_fired().await,
             DispatchMsg::Finished => state.turn().await,
-            DispatchMsg::Crash => return Err("told to crash".into()),
+            DispatchMsg::Crash => told_to_crash(),
         }
         Ok(())
     }

@@ -114,10 +114,10 @@ pub enum Event<'a> {
         sink: &'static str,
     },
     ChildRestarted {
-        child: &'static str,
+        child: &'a str,
     },
     SubtreeDown {
-        domain: &'static str,
+        domain: &'a str,
     },
 }
 

@@ -24,7 +24,7 @@ use crate::model::delivery::PendingRow;
 use crate::model::envelope::Envelope;
 use crate::model::ops::stored_size;
 use crate::model::value_version::ValueVersion;
-use crate::supervision::{Crash, Doorbell, Slot};
+use crate::supervision::{Crash, Doorbell, Slot, told_to_crash};
 
 /// How often a batch that waits for more is looked at, whether it is full.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -159,7 +159,7 @@ impl Actor for Batcher {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             BatcherMsg::Flush => state.flush().await,
-            BatcherMsg::Crash => return Err("told to crash".into()),
+            BatcherMsg::Crash => told_to_crash(),
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use crate::dispatch::DispatchHandle;
 use crate::model::ids::Seq;
 use crate::ports::{Event, Events};
 use crate::store::StoreHandle;
-use crate::supervision::{Crash, Doorbell, Slot};
+use crate::supervision::{Crash, Doorbell, Slot, told_to_crash};
 
 pub enum SyncerMsg {
     /// There are applied groups in the ledger.
@@ -101,7 +101,7 @@ impl Actor for Syncer {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             SyncerMsg::Sync => state.sync_applied().await,
-            SyncerMsg::Crash => return Err("told to crash".into()),
+            SyncerMsg::Crash => told_to_crash(),
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ use crate::model::ids::Seq;
 use crate::model::keys::{HookKey, META_NEXT_SEQ, is_sentinel, read_u64};
 use crate::ports::{Clock, Direction, Event, Events, KvError, Lane, Scan};
 use crate::store::{StoreConfig, StoreHandle};
-use crate::supervision::Crash;
+use crate::supervision::{Crash, told_to_crash};
 
 /// Wait between two attempts to fence.
 const FENCE_RETRY: Duration = Duration::from_millis(50);
@@ -125,7 +125,7 @@ impl Actor for Writer {
         match message {
             WriterMsg::Commit => state.commit_waiting(&myself).await,
             WriterMsg::Fence { after_generation } => state.fence(after_generation, &myself).await,
-            WriterMsg::Crash => return Err("told to crash".into()),
+            WriterMsg::Crash => told_to_crash(),
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ pub use reopen::{PROBE_RETRY, ReopenPlan};
 
 use crate::model::failure::FailureClass;
 use crate::ports::{Engine, Entropy, Event, Events, ReopenResult};
-use crate::supervision::Crash;
+use crate::supervision::{Crash, told_to_crash};
 
 pub enum StoreMsg {
     /// A write failed in this generation, whichever process made it.
@@ -101,7 +101,7 @@ impl Actor for Store {
                 let reopened = state.reopen(&myself).await;
                 let _ = reply.send(reopened);
             }
-            StoreMsg::Crash => return Err("told to crash".into()),
+            StoreMsg::Crash => told_to_crash(),
         }
         Ok(())
     }

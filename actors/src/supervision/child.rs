@@ -24,6 +24,12 @@ pub trait Crash {
     fn crash() -> Self;
 }
 
+/// What a worker does with its [`Crash`] message: a panic like any other, through its handler.
+#[expect(clippy::panic, reason = "this is what it is for")]
+pub fn told_to_crash() -> ! {
+    panic!("told to crash")
+}
+
 pub(super) struct Running {
     pub(super) cell: ActorCell,
     pub(super) task: JoinHandle<()>,
