@@ -64,9 +64,9 @@ canaries: ## builds with a rule broken on purpose, which the power-cut drill mus
 	for canary in $$(sed -n 's/^\(canary[a-z-]*\) *=.*/\1/p' actors/Cargo.toml); do \
 		echo "$$canary, seed $(SEED)"; found=1; \
 		cargo build -p ankusa-drills -p ankusa-drills-shim -p ankusa-actors --features "$$canary"; \
-		"$(target)/debug/ankusa-drills" run cut_every_op --seed $(SEED) --expect-violation; \
+		"$(target)/debug/ankusa-drills" run cut_every_op --seed $(SEED) --stride 24 --expect-violation; \
 	done; \
-	cargo build -p ankusa-drills; \
+	cargo build -p ankusa-drills -p ankusa-drills-shim; \
 	test "$$found" = 1 || { echo "there are no canaries to catch" >&2; exit 1; }
 
 bench: ## ingest: the machine's own floors and the node, in turns
