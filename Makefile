@@ -24,7 +24,7 @@ help: ## this list
 
 run: ## one node on local disk with a worker beside it, and three curl lines to try
 	@scripts/setup.sh --demo
-	@$(with_rocksdb) exec cargo run --release -- demo
+	@$(with_rocksdb) exec cargo run --release -p ankusa-node --bin ankusa -- demo
 
 test: ## the whole test suite
 	@scripts/setup.sh --test
