@@ -68,12 +68,7 @@ impl Envelope {
     /// What a receiver recognises a repeated delivery by: `tenant:source:dedupe_key`, or the id of a hook without a
     /// dedupe key. Not always UTF-8, because the provider chose the key.
     pub fn idempotency_key(&self) -> Bytes {
-        match self.dedupe_key.as_ref().filter(|key| !key.is_empty()) {
-            Some(key) => {
-                [self.tenant().as_bytes(), self.source_id.as_bytes(), key].join(&b':').into()
-            }
-            None => Bytes::copy_from_slice(self.id.as_str().as_bytes()),
-        }
+        super::idempotency::idempotency_key(self).into()
     }
 
     /// The stored value. The same envelope always gives the same bytes.

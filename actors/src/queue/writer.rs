@@ -36,6 +36,9 @@ const FENCE_RETRY: Duration = Duration::from_millis(50);
 /// A group at least this large makes the next one wait for its callers.
 const LARGE_GROUP_HOOKS: usize = 64;
 
+/// How often a group that lingers looks for more: each look lets the batchers run once.
+const LINGER_LOOKS: usize = 8;
+
 pub enum WriterMsg {
     /// There are batches in the inbox, or room for another group.
     Commit,
@@ -202,7 +205,7 @@ impl WriterState {
     /// for as long as the batchers have something in hand and never longer than `group_commit_delay_ms`.
     async fn linger(&self, batches: &mut Vec<CommitBatch>, hooks: &mut usize, bytes: &mut usize) {
         let until = Instant::now() + Duration::from_millis(self.args.config.group_commit_delay_ms);
-        for _ in 0..8 {
+        for _ in 0..LINGER_LOOKS {
             if Instant::now() >= until || *hooks >= self.last_group_hooks / 2 {
                 return;
             }
