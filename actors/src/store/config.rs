@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreConfig {
-    /// An open with no result by then is a failed open, in milliseconds, > 0. RocksDB replays its log here: too short
-    /// a deadline refuses to boot after a crash under load, too long a one hides an open that spins for ever.
+    /// An open with no result by then is a failed open, in milliseconds, > 0; a second is added for each GiB of log
+    /// found on the disk. RocksDB replays its log here: too short a deadline refuses to boot after a crash under load,
+    /// too long a one hides an open that spins for ever.
     pub open_deadline_ms: u64,
     /// The least time between two closes-and-reopens after failed writes, in milliseconds, > 0.
     pub reopen_min_interval_ms: u64,
