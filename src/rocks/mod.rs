@@ -5,6 +5,7 @@
 //! goes through the blocking pool; point reads run where they are asked for.
 
 mod error;
+mod guard;
 mod kv;
 mod merge;
 mod open;
