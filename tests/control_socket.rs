@@ -162,7 +162,8 @@ async fn status_and_tree_say_how_the_node_is() {
         status,
         json!({"instance": "default", "version": env!("CARGO_PKG_VERSION"),
             "roles": ["dispatch", "edge"], "uptime_ms": null, "draining": false,
-            "store": {"open": true, "generation": 1, "failing": null}, "next_seq": 3,
+            "store": {"open": true, "generation": 1, "failing": null, "closed_cleanly": false,
+                "recount": "right, 0 rows", "cut": null}, "next_seq": 3,
             "synced_through": 2, "unsynced_groups": 0, "fencing": false, "buffered_hooks": 0,
             "queue": {"pending": 0, "scheduled": 2, "inflight": 0, "dead": 0, "bytes": null,
                 "archive_pending": 0, "dead_bytes": 0}})

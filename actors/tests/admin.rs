@@ -209,7 +209,10 @@ async fn the_status_is_what_a_person_reads_first() {
         "roles": ["edge", "storage"],
         "uptime_ms": 3_000,
         "draining": false,
-        "store": {"open": true, "generation": 1, "failing": null},
+        "store": {
+            "open": true, "generation": 1, "failing": null,
+            "closed_cleanly": false, "recount": "right, 0 rows", "cut": null,
+        },
         "next_seq": 3,
         "synced_through": 2,
         "unsynced_groups": 0,
@@ -246,7 +249,11 @@ async fn the_status_shows_what_is_under_way_and_what_is_being_fenced() {
     millis(600).await;
     let status = admin.status();
     assert_eq!(of(&status), [json!(0), json!(1), json!(true)]);
-    assert_eq!(status["store"], json!({"open": true, "generation": 1, "failing": "io_error"}));
+    let store = json!({
+        "open": true, "generation": 1, "failing": "io_error",
+        "closed_cleanly": false, "recount": "right, 0 rows", "cut": null,
+    });
+    assert_eq!(status["store"], store);
     bench.disk.heal();
     sent.await.unwrap();
     millis(100).await;
@@ -261,7 +268,11 @@ async fn while_the_store_is_closed_what_it_would_say_is_null_and_the_rest_is_the
     bench.acked(&node, "acme", "one").await;
     close_store(&bench, &node).await;
     let status = admin.status();
-    assert_eq!(status["store"], json!({"open": false, "generation": 1, "failing": "no_space"}));
+    let store = json!({
+        "open": false, "generation": 1, "failing": "no_space",
+        "closed_cleanly": false, "recount": "right, 0 rows", "cut": null,
+    });
+    assert_eq!(status["store"], store);
     assert_eq!((&status["next_seq"], &status["synced_through"]), (&json!(null), &json!(1)));
     let queue = status["queue"].as_object().unwrap();
     assert!(queue.len() == 7 && queue.values().all(Value::is_null), "{queue:?}");

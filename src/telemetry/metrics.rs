@@ -160,6 +160,9 @@ impl Events for Metrics {
             Event::StoreUnavailable { for_ } => {
                 store.unavailable.set(for_.as_secs_f64());
             }
+            Event::CountersRepaired { counters } => {
+                store.counters_repaired.inc_by(counters);
+            }
             Event::Delivered { sink, result, took } => dispatch.delivered(sink, result, took),
             Event::DeadLettered { source_id, sink } => {
                 let labels = [("source_id", ingest.label(source_id)), ("sink", sink)];

@@ -4,6 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::Admin;
 use crate::model::counters::Field;
+use crate::ports::StoreCut;
+use crate::store::{RECOUNT_ROWS_MAX, Recount};
 
 /// The counters a person reads first.
 const SHOWN: [Field; 7] = [
@@ -19,7 +21,7 @@ const SHOWN: [Field; 7] = [
 impl Admin {
     /// Roles, seqs, queue counters, sync mark, uptime. Parts that need the store are null while it is closed.
     pub fn status(&self) -> Value {
-        let store = self.handles.store.state();
+        let (store, notes) = (self.handles.store.state(), self.handles.store.notes());
         let counters: Map<String, Value> = SHOWN
             .into_iter()
             .map(|field| (field.as_str().to_owned(), json!(self.counter(field).ok())))
@@ -34,6 +36,9 @@ impl Admin {
                 "open": store.open,
                 "generation": store.generation,
                 "failing": store.failing.map(|class| class.as_str()),
+                "closed_cleanly": notes.closed_cleanly,
+                "recount": recounted(notes.recount),
+                "cut": notes.cut.map(|cut| cut_off(&cut)),
             },
             "next_seq": self.next_seq().ok().map(|seq| seq.0),
             "synced_through": self.handles.mark.get().0,
@@ -60,6 +65,26 @@ impl Admin {
         });
         json!({"instance": self.settings.instance, "children": children.collect::<Vec<_>>()})
     }
+}
+
+fn recounted(recount: Recount) -> String {
+    match recount {
+        Recount::NotNeeded => "not needed".to_owned(),
+        Recount::Right { rows } => format!("right, {rows} rows"),
+        Recount::Repaired { rows, counters } => format!("{counters} repaired, {rows} rows"),
+        Recount::Skipped => format!("skipped, more than {RECOUNT_ROWS_MAX} rows"),
+    }
+}
+
+fn cut_off(cut: &StoreCut) -> Value {
+    json!({
+        "file": cut.file,
+        "at_byte": cut.at_byte,
+        "bytes": cut.bytes,
+        "records": cut.records,
+        "why": cut.why,
+        "kept_in": cut.kept_in,
+    })
 }
 
 fn millis(duration: std::time::Duration) -> u64 {

@@ -104,6 +104,10 @@ pub enum Event<'a> {
     StoreUnavailable {
         for_: Duration,
     },
+    /// Counters that were not what their rows say, after a stop that was not clean.
+    CountersRepaired {
+        counters: u64,
+    },
     Delivered {
         sink: &'static str,
         result: DeliveryResult,

@@ -18,6 +18,8 @@ pub enum BootError {
     Older(u64),
     #[error("the store holds rows but no readable format stamp; it is not taken as empty")]
     Unstamped,
+    #[error("{0} holds rows and {1} holds none: rows are missing")]
+    FamilyLost(&'static str, &'static str),
     #[error(transparent)]
     Kv(#[from] KvError),
 }
@@ -36,6 +38,18 @@ pub(super) async fn check_format(kv: &dyn Kv) -> Result<(), BootError> {
     }
 }
 
+/// A family that came up empty although another holds rows which stand for rows of it. A hook is deleted with the last
+/// of its obligations, and so are its rows.
+pub(super) async fn check_families(kv: &dyn Kv) -> Result<(), BootError> {
+    let owed = [(Cf::Hooks, Cf::Index), (Cf::Deliveries, Cf::Index), (Cf::Deliveries, Cf::Hooks)];
+    for (of, needs) in owed {
+        if has_rows(kv, of).await? && !has_rows(kv, needs).await? {
+            return Err(BootError::FamilyLost(of.name(), needs.name()));
+        }
+    }
+    Ok(())
+}
+
 async fn stamp(kv: &dyn Kv) -> Result<(), BootError> {
     let mut ops = Ops::default();
     ops.stamp_format();
@@ -45,17 +59,21 @@ async fn stamp(kv: &dyn Kv) -> Result<(), BootError> {
 
 async fn is_empty(kv: &dyn Kv) -> Result<bool, KvError> {
     for cf in Cf::ALL {
-        let first = Scan {
-            cf,
-            range: Vec::new()..vec![0xff; 64],
-            direction: Direction::Forward,
-            max_rows: 2,
-            max_bytes: usize::MAX,
-        };
-        let rows = kv.scan(first).await?.pairs;
-        if rows.iter().any(|(key, value)| !is_sentinel(cf, key, value)) {
+        if has_rows(kv, cf).await? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+async fn has_rows(kv: &dyn Kv, cf: Cf) -> Result<bool, KvError> {
+    let first = Scan {
+        cf,
+        range: Vec::new()..vec![0xff; 64],
+        direction: Direction::Forward,
+        max_rows: 2,
+        max_bytes: usize::MAX,
+    };
+    let rows = kv.scan(first).await?.pairs;
+    Ok(rows.iter().any(|(key, value)| !is_sentinel(cf, key, value)))
 }

@@ -11,11 +11,11 @@ use ractor::rpc::CallResult;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use super::StoreMsg;
+use super::{Recount, StoreMsg};
 use crate::model::batch::Batch;
 use crate::model::cf::Cf;
 use crate::model::failure::FailureClass;
-use crate::ports::{Kv, KvError, Lane, Page, Scan, StoreStats};
+use crate::ports::{Kv, KvError, Lane, Page, Scan, StoreCut, StoreStats};
 use crate::supervision::Slot;
 
 /// What anyone may know of the store without asking it.
@@ -28,6 +28,16 @@ pub struct StoreState {
     pub failing: Option<FailureClass>,
     /// When `open` last changed.
     pub since: Option<Instant>,
+}
+
+/// What the last open found, for whoever asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenNotes {
+    /// The store had been closed cleanly before.
+    pub closed_cleanly: bool,
+    /// What was last cut off the end of its log; later opens that cut nothing leave it standing.
+    pub cut: Option<StoreCut>,
+    pub recount: Recount,
 }
 
 /// Tells the closer that it was the last to hold the database.
@@ -81,6 +91,7 @@ struct Opened {
 /// Made by the tree; outlives every incarnation of the Store.
 pub(super) struct Door {
     opened: Mutex<Option<Opened>>,
+    notes: Mutex<OpenNotes>,
     state: watch::Sender<StoreState>,
 }
 
@@ -90,7 +101,11 @@ impl Door {
     }
 
     /// Lets callers in to a freshly opened database.
-    pub(super) fn put(&self, kv: Box<dyn Kv>) {
+    pub(super) fn put(&self, kv: Box<dyn Kv>, notes: OpenNotes) {
+        let mut last = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let cut = notes.cut.or_else(|| last.cut.take());
+        *last = OpenNotes { cut, ..notes };
+        drop(last);
         let (sender, gone) = oneshot::channel();
         let token = Arc::new(Token(Some(sender)));
         // Both under one lock: a lease never carries the generation of another database.
@@ -146,7 +161,11 @@ pub struct StoreHandle {
 impl Default for StoreHandle {
     fn default() -> Self {
         let state = StoreState { generation: 0, open: false, failing: None, since: None };
-        let door = Door { opened: Mutex::new(None), state: watch::channel(state).0 };
+        let door = Door {
+            opened: Mutex::new(None),
+            notes: Mutex::default(),
+            state: watch::channel(state).0,
+        };
         Self { door: Arc::new(door), slot: Slot::default() }
     }
 }
@@ -158,6 +177,10 @@ impl StoreHandle {
 
     pub fn state(&self) -> StoreState {
         self.door.state()
+    }
+
+    pub fn notes(&self) -> OpenNotes {
+        self.door.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Borrows the database for one call. Keep it short: a reopen waits for it.

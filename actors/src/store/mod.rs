@@ -13,6 +13,7 @@ mod boot;
 mod config;
 mod handle;
 pub mod ready;
+mod recount;
 mod reopen;
 
 use std::sync::Arc;
@@ -24,11 +25,12 @@ use tracing::{error, info, warn};
 
 pub use boot::BootError;
 pub use config::StoreConfig;
-pub use handle::{Lease, StoreHandle, StoreState};
+pub use handle::{Lease, OpenNotes, StoreHandle, StoreState};
+pub use recount::{RECOUNT_ROWS_MAX, Recount};
 pub use reopen::{PROBE_RETRY, ReopenPlan};
 
 use crate::model::failure::FailureClass;
-use crate::ports::{Engine, Entropy, Event, Events, ReopenResult};
+use crate::ports::{Engine, Entropy, Event, Events, Kv, OpenReport, ReopenResult};
 use crate::supervision::{Crash, told_to_crash};
 
 pub enum StoreMsg {
@@ -189,9 +191,9 @@ impl StoreActorState {
         let kv = self.args.engine.open().await.inspect_err(|error| {
             self.args.handle.door.failing(error.class);
         })?;
-        match boot::check_format(kv.as_ref()).await {
-            Ok(()) => {
-                self.args.handle.door.put(kv);
+        match self.look_around(kv.as_ref()).await {
+            Ok(notes) => {
+                self.args.handle.door.put(kv, notes);
                 Ok(())
             }
             Err(error) => {
@@ -199,6 +201,19 @@ impl StoreActorState {
                 Err(error.into())
             }
         }
+    }
+
+    /// What is checked between the open and letting anybody in.
+    async fn look_around(&self, kv: &dyn Kv) -> Result<OpenNotes, BootError> {
+        boot::check_format(kv).await?;
+        boot::check_families(kv).await?;
+        let OpenReport { closed_cleanly, cut } = self.args.engine.last_open();
+        let recount = if closed_cleanly {
+            Recount::NotNeeded
+        } else {
+            recount::recount(kv, self.args.events.as_ref()).await?
+        };
+        Ok(OpenNotes { closed_cleanly, cut, recount })
     }
 
     fn tell_unavailable(&self) {

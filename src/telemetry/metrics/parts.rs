@@ -150,6 +150,7 @@ pub(super) struct StoreSeries {
     reopens: BTreeMap<ReopenResult, Counter>,
     wal_replay: Float,
     pub(super) unavailable: Float,
+    pub(super) counters_repaired: Counter,
 }
 
 impl StoreSeries {
@@ -173,6 +174,11 @@ impl StoreSeries {
                 "ankusa_store_unavailable_seconds",
                 "How long the store has been closed; 0 while open",
                 Float::default(),
+            ),
+            counters_repaired: to.add(
+                "ankusa_store_counters_repaired",
+                "Counters that a recount put right after a stop that was not clean",
+                Counter::default(),
             ),
         }
     }

@@ -45,6 +45,7 @@ fn emit_one_of_each(metrics: &Metrics) {
         Event::StoreWriteFailed { class: FailureClass::NoSpace },
         Event::StoreReopened { result: ReopenResult::Ok, took: ms(1_500) },
         Event::StoreUnavailable { for_: ms(2_250) },
+        Event::CountersRepaired { counters: 3 },
         Event::Delivered { sink: "http", result: DeliveryResult::Timeout, took: ms(30_000) },
         Event::DeadLettered { source_id, sink: "http" },
         Event::ChildRestarted { child: "syncer" },
