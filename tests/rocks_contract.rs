@@ -404,7 +404,7 @@ async fn what_may_be_tuned_takes_effect_at_the_next_open_and_the_rest_stays() {
         check(&found, &tables(cf), &plain);
     }
     // The options file knows neither of these; RocksDB's own log does.
-    let said = std::fs::read_to_string(store.dir.path().join("LOG")).unwrap();
+    let said = fs::read_to_string(store.files(|name| name == "LOG").pop().unwrap()).unwrap();
     assert!(!said.contains("Options.rate_limiter: (nil)"), "no rate limiter");
     let caches: Vec<_> = said.lines().filter_map(|line| line.split_once("capacity : ")).collect();
     assert!(
