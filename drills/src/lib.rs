@@ -6,7 +6,10 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`drill`] | the table of drills, what they are given and what they answer |
+//! | [`table`] | every drill: what it needs, how CI runs it, the canaries it must catch |
+//! | [`drill`] | what a drill is given and what it answers |
+//! | [`ci`] | all of them, in short, with one report |
+//! | [`canary`](mod@canary) | the rules a build can break on purpose |
 //! | [`kill9`] | SIGKILL at random moments under load, on one store |
 //! | [`cut_every_op`] | a power cut at every operation on the disk, from one recording |
 //! | [`node`] | a node process: configuration, start, kill, dump |
@@ -15,6 +18,8 @@
 //! | [`bench`](mod@bench) | the table of benches |
 
 pub mod bench;
+pub mod canary;
+pub mod ci;
 pub mod control;
 pub mod cut_every_op;
 pub mod drill;
@@ -25,4 +30,5 @@ pub mod load;
 pub mod node;
 pub mod reader;
 pub mod scratch;
+pub mod table;
 pub mod worker;

@@ -81,10 +81,7 @@ pub fn run(options: &DrillOptions) -> Result<Report, CannotInject> {
     let timeline = Timeline::new(&ops, LoadPlan { seed: options.seed }, HOOKS);
     let recording =
         Recording { root: recorder.root(), ops: &ops, timeline: &timeline, seed: options.seed };
-    let stride = options.stride.map_or_else(
-        || default_stride(&timeline),
-        |stride| usize::try_from(stride).unwrap_or(usize::MAX),
-    );
+    let stride = stride(options, &timeline);
     let outcome = images::judge_all(recording, stride, &scratch)?;
     let restarts = runtime.block_on(restarts::judge_some(recording, RESTARTS, &scratch))?;
 
@@ -151,9 +148,12 @@ async fn record(
     Ok(())
 }
 
-/// Every how many cuts to look, for about [`IMAGES`] images.
-fn default_stride(timeline: &Timeline) -> usize {
-    (timeline.cuts().len() * images::POLICIES.len()).div_ceil(IMAGES).max(1)
+/// Every how many cuts to look: as asked, or for about as many images as asked for.
+fn stride(options: &DrillOptions, timeline: &Timeline) -> usize {
+    let number = |asked: u64| usize::try_from(asked).unwrap_or(usize::MAX);
+    let images = options.cycles.map_or(IMAGES, number);
+    let fitting = (timeline.cuts().len() * images::POLICIES.len()).div_ceil(images.max(1)).max(1);
+    options.stride.map_or(fitting, number)
 }
 
 fn failed_syncs(ops: &[Op<'_>]) -> usize {
