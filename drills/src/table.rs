@@ -1,7 +1,7 @@
 //! The table of drills: one row a drill. What is listed, run, run in CI and tried on canaries is what stands here.
 
 use crate::drill::{Ci, Drill, Form, Needs};
-use crate::{cut_every_op, kill9};
+use crate::{cut_every_op, cut_reorder, kill9, kill9_every_op};
 
 /// Every drill there is. CI runs them in this order.
 pub const DRILLS: &[Drill] = &[
@@ -17,13 +17,33 @@ pub const DRILLS: &[Drill] = &[
     },
     Drill {
         name: "cut_every_op",
-        what: "a power cut at every operation on the disk, in every legal shape: every image opens and keeps every promise",
+        what: "a power cut at every operation on the disk, unsynced bytes dropped, kept, torn or zeroed: every image opens and keeps every promise",
         cycles_are: "images, about",
         needs: Needs::Nothing,
         ci: Some(Ci { form: Form::cycles(1_200), budget_s: 60 }),
         canaries: &["canary-ack-before-apply", "canary-ack-before-sync"],
         canary_form: Form::stride(24),
         run: cut_every_op::run,
+    },
+    Drill {
+        name: "cut_reorder",
+        what: "a power cut at every operation, unsynced pages on the disk in any order: nothing acked is lost and no operator is needed",
+        cycles_are: "images, about",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::cycles(600), budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: cut_reorder::run,
+    },
+    Drill {
+        name: "kill9_every_op",
+        what: "what a SIGKILL at each operation on the disk leaves: every image keeps every promise",
+        cycles_are: "images, about",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::cycles(800), budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::cycles(600),
+        run: kill9_every_op::run,
     },
 ];
 
