@@ -344,7 +344,7 @@ async fn the_effective_settings_are_the_documented_ones() {
         let in_blobs = matches!(cf, Cf::Hooks | Cf::Quarantine);
         let bodies: &[_] = if in_blobs {
             &[
-                ("compression", "kZSTD"),
+                ("compression_per_level", "kLZ4Compression:kZSTD:kZSTD:kZSTD:kZSTD:kZSTD:kZSTD"),
                 ("enable_blob_files", "true"),
                 ("min_blob_size", "4096"),
                 ("blob_file_size", "67108864"),

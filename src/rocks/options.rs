@@ -16,6 +16,9 @@ use super::merge;
 
 const MIB: u64 = 1 << 20;
 
+/// Levels of a family: RocksDB's own default.
+const LEVELS: usize = 7;
+
 /// Memtable sizes. Up to two of each family exist at a time; all together stay under 256 MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteBuffers {
@@ -160,8 +163,11 @@ impl RocksOptions {
 
 /// Bodies are written once, read once or twice and deleted: compaction should move their keys, not them.
 fn keep_bodies_in_blobs(options: &mut Options) {
-    // Envelopes are text, mostly.
-    options.set_compression_type(DBCompressionType::Zstd);
+    // Most hooks are delivered and deleted before their file leaves level 0: it is written fast, and what stays is
+    // compressed well once it moves down. Envelopes are text, mostly.
+    let mut by_level = [DBCompressionType::Zstd; LEVELS];
+    by_level[0] = DBCompressionType::Lz4;
+    options.set_compression_per_level(&by_level);
     options.set_enable_blob_files(true);
     // Smaller ones are cheaper beside their key.
     options.set_min_blob_size(4_096);
