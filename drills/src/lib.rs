@@ -6,23 +6,33 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`drill`] | the table of drills, what they are given and what they answer |
+//! | [`table`] | every drill: what it needs, how CI runs it, the canaries it must catch |
+//! | [`drill`] | what a drill is given and what it answers |
+//! | [`ci`] | all of them, in short, with one report |
+//! | [`canary`](mod@canary) | the rules a build can break on purpose |
 //! | [`kill9`] | SIGKILL at random moments under load, on one store |
-//! | [`cut_every_op`] | a power cut at every operation on the disk, from one recording |
+//! | [`recorded`] | one recording, cut at every operation: what the next three share |
+//! | [`cut_every_op`], [`cut_reorder`], [`kill9_every_op`] | power cuts, power cuts with reordered pages, kills |
 //! | [`node`] | a node process: configuration, start, kill, dump |
 //! | [`load`], [`worker`], [`journal`] | clients, the sink, and what both write down |
 //! | [`reader`] | a store's rows, read from its files without the node |
 //! | [`bench`](mod@bench) | the table of benches |
 
 pub mod bench;
+pub mod canary;
+pub mod ci;
 pub mod control;
 pub mod cut_every_op;
+pub mod cut_reorder;
 pub mod drill;
 pub mod http;
 pub mod journal;
 pub mod kill9;
+pub mod kill9_every_op;
 pub mod load;
 pub mod node;
 pub mod reader;
+pub mod recorded;
 pub mod scratch;
+pub mod table;
 pub mod worker;
