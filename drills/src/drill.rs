@@ -8,7 +8,7 @@ use ankusa_drills_check::{Invariant, Violation};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{cut_every_op, kill9};
+use crate::{crash_tree, cut_every_op, dead_disk, drain, kill9, pause, slow_disk};
 
 /// Violations written out in a report; the rest are counted.
 const VIOLATIONS_TOLD: usize = 20;
@@ -23,7 +23,7 @@ pub struct Drill {
 }
 
 /// Every drill there is.
-pub const DRILLS: [Drill; 2] = [
+pub const DRILLS: [Drill; 7] = [
     Drill {
         name: "kill9",
         what: "SIGKILL at a random moment under load, restart, again: every 201 is delivered, no refused hook ever is",
@@ -33,6 +33,31 @@ pub const DRILLS: [Drill; 2] = [
         name: "cut_every_op",
         what: "a power cut at every operation on the disk, in every legal shape: every image opens and keeps every promise",
         run: cut_every_op::run,
+    },
+    Drill {
+        name: "crash_tree",
+        what: "every child of the supervision tree panics under load: every caller is answered or closed, nothing acked is lost",
+        run: crash_tree::run,
+    },
+    Drill {
+        name: "drain",
+        what: "SIGTERM under full load with slow sinks: no accepted request stays unanswered, exit 0, nothing acked is lost",
+        run: drain::run,
+    },
+    Drill {
+        name: "pause",
+        what: "SIGSTOP and SIGCONT at random moments under load: nothing acked is lost, no false alarm",
+        run: pause::run,
+    },
+    Drill {
+        name: "slow_disk",
+        what: "fsyncs of 50 and 500 ms, and one that stalls: taken at the disk's pace, refused in the stall, no pile-up",
+        run: slow_disk::run,
+    },
+    Drill {
+        name: "dead_disk",
+        what: "EIO on every write for a while: refused meanwhile, taken again by itself, nothing lost, no ghosts",
+        run: dead_disk::run,
     },
 ];
 

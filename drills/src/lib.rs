@@ -9,6 +9,12 @@
 //! | [`drill`] | the table of drills, what they are given and what they answer |
 //! | [`kill9`] | SIGKILL at random moments under load, on one store |
 //! | [`cut_every_op`] | a power cut at every operation on the disk, from one recording |
+//! | [`crash_tree`] | every child of the supervision tree panics, in turn and at random |
+//! | [`drain`] | SIGTERM under load, once and twice |
+//! | [`pause`] | SIGSTOP and SIGCONT under load |
+//! | [`slow_disk`], [`dead_disk`] | fsyncs that take long, or fail with every write for a while |
+//! | [`stage`] | what those share: one store, its clients and sink, and the judge |
+//! | [`faults`], [`watch`] | faults of a disk that are switched at run time; what `/ready` says meanwhile |
 //! | [`node`] | a node process: configuration, start, kill, dump |
 //! | [`load`], [`worker`], [`journal`] | clients, the sink, and what both write down |
 //! | [`reader`] | a store's rows, read from its files without the node |
@@ -16,13 +22,23 @@
 
 pub mod bench;
 pub mod control;
+pub mod crash_tree;
 pub mod cut_every_op;
+pub mod dead_disk;
+pub mod drain;
 pub mod drill;
+pub mod faults;
 pub mod http;
 pub mod journal;
 pub mod kill9;
 pub mod load;
 pub mod node;
+pub mod pause;
 pub mod reader;
 pub mod scratch;
+pub mod series;
+pub mod slow_disk;
+pub mod stage;
+pub mod timings;
+pub mod watch;
 pub mod worker;
