@@ -13,6 +13,7 @@
 //! | [`drain`] | SIGTERM under load, once and twice |
 //! | [`pause`] | SIGSTOP and SIGCONT under load |
 //! | [`slow_disk`], [`dead_disk`] | fsyncs that take long, or fail with every write for a while |
+//! | [`full_disk`] | a small disk ([`tiny_disk`]) that fills up under load and is freed |
 //! | [`stage`] | what those share: one store, its clients and sink, and the judge |
 //! | [`faults`], [`watch`] | faults of a disk that are switched at run time; what `/ready` says meanwhile |
 //! | [`node`] | a node process: configuration, start, kill, dump |
@@ -28,6 +29,7 @@ pub mod dead_disk;
 pub mod drain;
 pub mod drill;
 pub mod faults;
+pub mod full_disk;
 pub mod http;
 pub mod journal;
 pub mod kill9;
@@ -40,5 +42,6 @@ pub mod series;
 pub mod slow_disk;
 pub mod stage;
 pub mod timings;
+pub mod tiny_disk;
 pub mod watch;
 pub mod worker;
