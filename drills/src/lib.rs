@@ -17,6 +17,7 @@
 //! | [`drain`] | SIGTERM under load, once and twice |
 //! | [`pause`] | SIGSTOP and SIGCONT under load |
 //! | [`slow_disk`], [`dead_disk`] | fsyncs that take long, or fail with every write for a while |
+//! | [`flip_store`] | single flipped bits in every kind of file of a store at rest |
 //! | [`full_disk`] | a small disk ([`tiny_disk`]) that fills up under load and is freed |
 //! | [`stage`] | what those share: one store, its clients and sink, and the judge |
 //! | [`faults`], [`watch`] | faults of a disk that are switched at run time; what `/ready` says meanwhile |
@@ -36,6 +37,7 @@ pub mod dead_disk;
 pub mod drain;
 pub mod drill;
 pub mod faults;
+pub mod flip_store;
 pub mod full_disk;
 pub mod http;
 pub mod journal;

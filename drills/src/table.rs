@@ -2,8 +2,8 @@
 
 use crate::drill::{Ci, Drill, Form, Needs};
 use crate::{
-    crash_tree, cut_every_op, cut_reorder, dead_disk, drain, full_disk, kill9, kill9_every_op,
-    pause, slow_disk,
+    crash_tree, cut_every_op, cut_reorder, dead_disk, drain, flip_store, full_disk, kill9,
+    kill9_every_op, pause, slow_disk,
 };
 
 /// Every drill there is. CI runs them in this order.
@@ -107,6 +107,19 @@ pub const DRILLS: &[Drill] = &[
         canaries: &[],
         canary_form: Form::DEFAULT,
         run: full_disk::run,
+    },
+    Drill {
+        name: "flip_store",
+        what: "a flipped bit in every record header of log and manifest, and bits at random: refused, reported or harmless, never a row less",
+        cycles_are: "random flips",
+        needs: Needs::Nothing,
+        ci: Some(Ci {
+            form: Form { cycles: Some(100), seconds: None, stride: Some(9) },
+            budget_s: 60,
+        }),
+        canaries: &["canary-no-open-deadline", "canary-no-seal"],
+        canary_form: Form { cycles: Some(20), seconds: None, stride: Some(9) },
+        run: flip_store::run,
     },
 ];
 

@@ -93,7 +93,12 @@ pub(super) fn before_open(store: &Path) -> Result<Before, Refusal> {
     check_name(&name, seal.as_ref())?;
     let path = store.join(&name);
     let by_io = |what: &str, error: io::Error| refused_by_io(store, what, &error);
-    let manifest = manifest::read(&path).map_err(|error| by_io(&name, error))?;
+    let manifest = match manifest::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(corrupt(format!("CURRENT names {name}, which is not there")));
+        }
+        read => read.map_err(|error| by_io(&name, error))?,
+    };
     if let Some(seal) = seal.as_ref().filter(|seal| seal.manifest == name) {
         check_prefix(&path, seal).map_err(|error| by_io(&name, error))??;
     }
