@@ -366,3 +366,36 @@ async fn logs_that_are_in_tables_already_may_be_damaged() {
     fs::write(&older.0, &older.1[..older.1.len() / 2]).unwrap();
     assert_eq!(store.opened().await.0, [1, 2]);
 }
+
+#[tokio::test]
+async fn a_scrub_names_the_damaged_file_and_goes_on_behind_it() {
+    let store = Store::of(&[0, 1, 2], End::Killed).await;
+    // The open writes the log into tables; another round of it makes a second table of hooks.
+    let kv = store.engine.open().await.unwrap();
+    store.group(&*kv, 4, 3).await;
+    store.end(kv, End::Killed).await;
+    store.opened().await;
+    let kv = store.engine.open().await.unwrap();
+    let whole = kv.verify(Cf::Hooks, Vec::new(), u64::MAX).await.unwrap();
+    assert_eq!((whole.rows, whole.next, whole.damage), (4, None, None));
+    let first = kv.verify(Cf::Hooks, Vec::new(), 1).await.unwrap();
+    assert_eq!(first.rows, 1);
+    let rest = kv.verify(Cf::Hooks, first.next.unwrap(), u64::MAX).await.unwrap();
+    assert_eq!(rest.rows, 3);
+    store.end(kv, End::Killed).await;
+
+    // The table of the first three hooks; its first block begins the file.
+    let tables = store.names("", ".sst");
+    let hooks_of = |name: &&String| {
+        let bytes = fs::read(store.path(name)).unwrap();
+        bytes.windows(5).any(|window| window == b"hooks")
+    };
+    let first = tables.iter().find(hooks_of).unwrap();
+    edit(&store.path(first), |bytes| bytes[10] ^= 1);
+    let kv = store.engine.open().await.unwrap();
+    let met = kv.verify(Cf::Hooks, Vec::new(), u64::MAX).await.unwrap();
+    let damage = met.damage.expect("it is damaged");
+    assert_eq!(damage.file.as_ref(), Some(first), "{}", damage.detail);
+    let rest = kv.verify(Cf::Hooks, met.next.expect("there is more"), u64::MAX).await.unwrap();
+    assert_eq!((rest.rows, rest.next, rest.damage), (1, None, None));
+}

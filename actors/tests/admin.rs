@@ -213,6 +213,9 @@ async fn the_status_is_what_a_person_reads_first() {
             "open": true, "generation": 1, "failing": null,
             "closed_cleanly": false, "recount": "right, 0 rows", "cut": null,
         },
+        "scrub": {
+            "reading": null, "rows": 0, "bytes": 0, "disk_bytes": 0, "findings": [], "last": null,
+        },
         "next_seq": 3,
         "synced_through": 2,
         "unsynced_groups": 0,

@@ -122,7 +122,8 @@ const STOP_OF_FRONT: [&str; 6] = [
     "front stopped",
 ];
 
-const STOP_OF_CORE: [&str; 8] = [
+const STOP_OF_CORE: [&str; 9] = [
+    "scrubber stopped",
     "dispatch stopped",
     "services stopped",
     "writer stopped",
@@ -152,6 +153,7 @@ async fn the_tree_is_the_table() {
             "queue/writer",
             "core/services one_for_one",
             "services/dispatch",
+            "services/scrubber",
             "node/front one_for_one",
             "front/control",
             "front/admin",
@@ -170,8 +172,10 @@ async fn a_role_that_is_off_has_no_process() {
     tree.bench.settings.roles.edge = false;
     let node = tree.bench.start().await;
     let ids: Vec<_> = board(&node).report().iter().map(|child| child.id.to_string()).collect();
-    let expected =
-        ["core", "store", "queue", "syncer", "writer", "services", "front", "control", "admin"];
+    let expected = [
+        "core", "store", "queue", "syncer", "writer", "services", "scrubber", "front", "control",
+        "admin",
+    ];
     assert_eq!(ids[..expected.len()], expected);
     assert_eq!(ids[expected.len()..], ["ingest"], "what the adapters bring is theirs to decide");
 }
@@ -202,13 +206,13 @@ async fn core_stops_in_reverse_and_starts_in_order_with_the_disk_open_in_between
     };
     let story = watched(&tree.bench.disk, &board, back).await;
     let start = ["core starting", "disk open", "store running", "syncer running"];
-    let stop = &STOP_OF_CORE[..7];
+    let stop = &STOP_OF_CORE[..8];
     let (seen_apart, rest) = story.split_at(stop.len() + start.len());
     assert_eq!(seen_apart, [stop, &start].concat());
     // These start within one step of the runtime; that each waits for the one before is for the next test.
     let rest: BTreeSet<_> = rest.iter().map(String::as_str).collect();
-    let expected =
-        ["writer", "queue", "dispatch", "services", "core"].map(|id| format!("{id} running"));
+    let expected = ["writer", "queue", "dispatch", "scrubber", "services", "core"]
+        .map(|id| format!("{id} running"));
     assert_eq!(rest, expected.iter().map(String::as_str).collect());
     assert_eq!(tree.journal.text(), "+control +admin +ingest", "the front has not noticed");
 }
@@ -230,6 +234,7 @@ async fn services_wait_for_a_queue_that_cannot_read_its_state() {
         "writer: starting",
         "services: stopped",
         "dispatch: stopped",
+        "scrubber: stopped",
         "front: running",
     ];
     assert_eq!(states[..expected.len()], expected);
@@ -238,22 +243,26 @@ async fn services_wait_for_a_queue_that_cannot_read_its_state() {
     assert_eq!(report[2].last_failure.as_deref(), Some(why), "the reason goes up the tree");
     tree.bench.disk.heal();
     secs(1).await;
-    assert_eq!(restarted(&board(&node)), ["queue", "syncer", "writer", "services", "dispatch"]);
+    assert_eq!(
+        restarted(&board(&node)),
+        ["queue", "syncer", "writer", "services", "dispatch", "scrubber"]
+    );
     tree.bench.acked(&node, "acme", "after").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_child_restarts_with_those_that_depend_on_it_and_no_other() {
-    let core = ["core", "store", "queue", "syncer", "writer", "services", "dispatch"];
+    let core = ["core", "store", "queue", "syncer", "writer", "services", "dispatch", "scrubber"];
     let front = ["front", "control", "admin", "batcher-1", "batcher-2", "ingest"];
-    let table: [(&str, &[&str]); 13] = [
+    let table: [(&str, &[&str]); 14] = [
         ("core", &core),
         ("store", &core[1..]),
         ("queue", &core[2..]),
         ("syncer", &["syncer", "writer"]),
         ("writer", &["syncer", "writer"]),
-        ("services", &["services", "dispatch"]),
+        ("services", &["services", "dispatch", "scrubber"]),
         ("dispatch", &["dispatch"]),
+        ("scrubber", &["scrubber"]),
         ("front", &front),
         ("control", &["control"]),
         ("admin", &["admin"]),
@@ -282,7 +291,14 @@ async fn a_queue_that_dies_too_often_takes_the_services_with_it_and_not_the_stor
         assert!(board(&node).crash("writer"));
         millis(10).await;
     }
-    let expected = [("dispatch", 1), ("queue", 1), ("services", 1), ("syncer", 6), ("writer", 6)];
+    let expected = [
+        ("dispatch", 1),
+        ("queue", 1),
+        ("scrubber", 1),
+        ("services", 1),
+        ("syncer", 6),
+        ("writer", 6),
+    ];
     assert_eq!(restarts(&board(&node)), expected.map(|(id, n)| (id.to_owned(), n)).into());
     tree.bench.acked(&node, "acme", "after").await;
 }

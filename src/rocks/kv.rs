@@ -7,7 +7,7 @@ use std::{io, path::Path};
 
 use ankusa_actors::model::batch::{Batch, Change};
 use ankusa_actors::model::cf::Cf;
-use ankusa_actors::ports::{Direction, Kv, KvError, Lane, Page, Scan, StoreStats};
+use ankusa_actors::ports::{Direction, Kv, KvError, Lane, Page, Scan, StoreStats, Verified};
 use async_trait::async_trait;
 use rocksdb::{
     ColumnFamily, DB, DBPinnableSlice, DBRawIterator, ReadOptions, WriteBatch, WriteOptions,
@@ -15,8 +15,8 @@ use rocksdb::{
 
 use super::error::{kv_error, not_running};
 use super::guard::{self, CloseFacts};
-use super::stats;
 use super::threads::Worker;
+use super::{scrub, stats};
 
 /// Keys that are looked up where they are asked for; more go to the blocking pool, which costs 32 us to reach.
 const INLINE_KEYS_MAX: usize = 4;
@@ -112,6 +112,13 @@ impl Kv for RocksKv {
 
     async fn stats(&self) -> Result<StoreStats, KvError> {
         self.off_the_runtime("stats", |database| stats::read(&database.db)).await
+    }
+
+    async fn verify(&self, cf: Cf, from: Vec<u8>, max_bytes: u64) -> Result<Verified, KvError> {
+        self.off_the_runtime("verify", move |database| {
+            scrub::read(&database.db, cf, from, max_bytes)
+        })
+        .await
     }
 }
 

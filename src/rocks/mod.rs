@@ -11,6 +11,7 @@ mod merge;
 mod open;
 mod options;
 mod probe;
+mod scrub;
 mod stats;
 mod threads;
 

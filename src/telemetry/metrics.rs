@@ -172,6 +172,15 @@ impl Events for Metrics {
             Event::CountersRepaired { counters } => {
                 store.counters_repaired.inc_by(counters);
             }
+            Event::ScrubRead { bytes } => {
+                store.scrub_bytes.inc_by(bytes);
+            }
+            Event::ScrubFound => {
+                store.scrub_findings.inc();
+            }
+            Event::ScrubFinished => {
+                store.scrub_rounds.inc();
+            }
             Event::Delivered { sink, result, took } => dispatch.delivered(sink, result, took),
             Event::DeadLettered { source_id, sink } => {
                 let labels = [("source_id", ingest.label(source_id)), ("sink", sink)];

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Admin;
+use super::{Admin, AdminError};
 use crate::model::counters::Field;
 use crate::ports::StoreCut;
 use crate::store::{RECOUNT_ROWS_MAX, Recount};
@@ -40,6 +40,7 @@ impl Admin {
                 "recount": recounted(notes.recount),
                 "cut": notes.cut.map(|cut| cut_off(&cut)),
             },
+            "scrub": self.scrub(),
             "next_seq": self.next_seq().ok().map(|seq| seq.0),
             "synced_through": self.handles.mark.get().0,
             "unsynced_groups": self.handles.ledger.open_groups(),
@@ -47,6 +48,42 @@ impl Admin {
             "buffered_hooks": self.handles.batchers.iter().map(|b| b.admission().records()).sum::<usize>(),
             "queue": counters,
         })
+    }
+
+    /// Where the scrub of the store stands, and what it has found.
+    pub fn scrub(&self) -> Value {
+        let scrub = self.handles.scrub.snapshot();
+        let findings = scrub.findings.iter().map(|found| {
+            json!({"family": found.family.name(), "file": found.file, "detail": found.detail})
+        });
+        let last = scrub.last.map(|last| {
+            json!({
+                "took_ms": millis(last.took),
+                "rows": last.rows,
+                "bytes": last.bytes,
+                "findings": last.findings,
+            })
+        });
+        json!({
+            "reading": scrub.reading.map(crate::model::cf::Cf::name),
+            "rows": scrub.rows,
+            "bytes": scrub.bytes,
+            "disk_bytes": scrub.disk_bytes,
+            "findings": findings.collect::<Vec<_>>(),
+            "last": last,
+        })
+    }
+
+    /// Begins a round of the scrub, unless one is under way.
+    ///
+    /// # Errors
+    /// `scrub_disabled` where `store.scrub_bytes_per_s` is 0.
+    pub fn begin_scrub(&self) -> Result<(), AdminError> {
+        if self.settings.store.scrub_bytes_per_s == 0 {
+            return Err(AdminError::ScrubDisabled);
+        }
+        self.handles.scrub.begin();
+        Ok(())
     }
 
     /// The supervision tree, supervisors before their children.

@@ -108,6 +108,14 @@ pub enum Event<'a> {
     CountersRepaired {
         counters: u64,
     },
+    /// The scrub has read so many bytes of keys and values.
+    ScrubRead {
+        bytes: u64,
+    },
+    /// The scrub has met a damaged file.
+    ScrubFound,
+    /// The scrub has read the whole store.
+    ScrubFinished,
     Delivered {
         sink: &'static str,
         result: DeliveryResult,

@@ -56,6 +56,25 @@ pub struct Page {
     pub more: bool,
 }
 
+/// Damage that a scrub met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// The file, where the database says which.
+    pub file: Option<String>,
+    pub detail: String,
+}
+
+/// What a scrub read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    pub rows: u64,
+    /// Of keys and values.
+    pub bytes: u64,
+    /// Where to go on, behind what was read and behind the damage; `None` at the end of the family.
+    pub next: Option<Vec<u8>>,
+    pub damage: Option<Damaged>,
+}
+
 /// Sizes for the gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
@@ -101,6 +120,13 @@ pub trait Kv: Send + Sync + 'static {
     async fn scan(&self, scan: Scan) -> Result<Page, KvError>;
 
     async fn stats(&self) -> Result<StoreStats, KvError>;
+
+    /// Reads the rows of `cf` from `from` on and drops them again, each block checked and none kept in memory; stops
+    /// after the row that makes it `max_bytes`, or at damage.
+    ///
+    /// # Errors
+    /// It cannot be read at all. Damage is none of these.
+    async fn verify(&self, cf: Cf, from: Vec<u8>, max_bytes: u64) -> Result<Verified, KvError>;
 }
 
 /// A database that did not open. The directory is left as it was.

@@ -19,6 +19,11 @@ pub struct StoreConfig {
     /// How long a failed group's requests wait for the delete that makes their 503 true, in milliseconds, > 0. After
     /// it their connections are closed unanswered, and the provider must treat the hook as unknown.
     pub fence_deadline_ms: u64,
+    /// How much of the store the background scrub reads in a second, in bytes of keys and values; 0 turns it off. Slow
+    /// finds rot late, fast takes the disk from whoever delivers.
+    pub scrub_bytes_per_s: u64,
+    /// From the end of a scrub to the beginning of the next, in milliseconds, > 0.
+    pub scrub_interval_ms: u64,
 }
 
 impl Default for StoreConfig {
@@ -29,6 +34,8 @@ impl Default for StoreConfig {
             reopen_backoff_ms: 5_000,
             reopen_max_backoff_ms: 60_000,
             fence_deadline_ms: 10_000,
+            scrub_bytes_per_s: 8 << 20,
+            scrub_interval_ms: 604_800_000,
         }
     }
 }

@@ -15,7 +15,7 @@ use super::{Recount, StoreMsg};
 use crate::model::batch::Batch;
 use crate::model::cf::Cf;
 use crate::model::failure::FailureClass;
-use crate::ports::{Kv, KvError, Lane, Page, Scan, StoreCut, StoreStats};
+use crate::ports::{Kv, KvError, Lane, Page, Scan, StoreCut, StoreStats, Verified};
 use crate::supervision::Slot;
 
 /// What anyone may know of the store without asking it.
@@ -242,6 +242,11 @@ impl StoreHandle {
 
     pub async fn stats(&self) -> Result<StoreStats, KvError> {
         self.lease()?.kv().stats().await
+    }
+
+    /// Reads rows only to see whether they can be read: [`crate::ports::Kv::verify`].
+    pub async fn verify(&self, cf: Cf, from: Vec<u8>, max_bytes: u64) -> Result<Verified, KvError> {
+        self.lease()?.kv().verify(cf, from, max_bytes).await
     }
 
     /// Closes and reopens now, for an operator.
