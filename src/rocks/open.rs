@@ -113,7 +113,8 @@ impl Engine for RocksEngine {
     }
 
     async fn room(&self) -> Result<DiskRoom, KvError> {
-        let (path, memtable_bytes) = (self.path.clone(), self.options.write_buffers.hooks_bytes);
+        let (path, memtable_bytes) =
+            (self.path.clone(), self.options.write_buffers.largest_bytes());
         let memtable_bytes = u64::try_from(memtable_bytes).unwrap_or(u64::MAX);
         beside("room", move || room::look(&path, memtable_bytes)).await
     }
