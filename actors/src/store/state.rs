@@ -350,6 +350,10 @@ impl StoreActorState {
         }
         self.told_accepting = state.accepting;
         self.args.events.emit(&Event::StoreAccepting { accepting: state.accepting });
+        if !state.accepting && state.failing.is_none() {
+            // Seen before a write has failed of it; whoever watches the failed writes is to know all the same.
+            self.args.events.emit(&Event::StoreWriteFailed { class: FailureClass::NoSpace });
+        }
         let free_bytes = state.room.map(|room| state.limits.usable_bytes(&room));
         let RoomLimits { min_free_bytes, resume_free_bytes, .. } = state.limits;
         if state.accepting {

@@ -258,7 +258,9 @@ impl SimDisk {
             let (logged, seen) = match hit.map(|(_class, effect)| effect) {
                 None | Some(Effect::Landed) => (true, true),
                 Some(Effect::Logged) => (true, false),
-                Some(Effect::Nothing | Effect::PagesDropped) => (false, false),
+                Some(Effect::Nothing | Effect::PagesDropped | Effect::LandedThenDropped) => {
+                    (false, false)
+                }
             };
             if logged {
                 state.room.log(&batch).map_err(|class| full(class, "apply"))?;
@@ -288,14 +290,16 @@ impl SimDisk {
         must_be_open(&state, open, "sync")?;
         let (lands, drops_pages) = match hit.map(|(_class, effect)| effect) {
             None | Some(Effect::Landed) => (true, false),
+            Some(Effect::LandedThenDropped) => (true, true),
             Some(Effect::PagesDropped) => (false, true),
             Some(Effect::Nothing | Effect::Logged) => (false, false),
         };
-        if drops_pages && state.absorbed < covers {
-            state.log_is_holed = true;
-        }
+        let owed = state.absorbed < covers;
         if lands && !state.log_is_holed {
             state.absorb(covers);
+        }
+        if drops_pages && (lands || owed) {
+            state.log_is_holed = true;
         }
         hit.map_or(Ok(()), |(class, _effect)| Err(injected(class, "sync")))
     }
