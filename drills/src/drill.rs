@@ -8,7 +8,9 @@ use ankusa_drills_check::{Invariant, Violation};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{crash_tree, cut_every_op, dead_disk, drain, full_disk, kill9, pause, slow_disk};
+use crate::{
+    clock, crash_tree, cut_every_op, dead_disk, drain, full_disk, kill9, pause, slow_disk,
+};
 
 /// Violations written out in a report; the rest are counted.
 const VIOLATIONS_TOLD: usize = 20;
@@ -23,7 +25,7 @@ pub struct Drill {
 }
 
 /// Every drill there is.
-pub const DRILLS: [Drill; 8] = [
+pub const DRILLS: [Drill; 9] = [
     Drill {
         name: "kill9",
         what: "SIGKILL at a random moment under load, restart, again: every 201 is delivered, no refused hook ever is",
@@ -63,6 +65,11 @@ pub const DRILLS: [Drill; 8] = [
         name: "full_disk",
         what: "192 MiB filled under load and freed, a restart while full: refused meanwhile, taken again by itself, nothing lost",
         run: full_disk::run,
+    },
+    Drill {
+        name: "clock",
+        what: "the wall clock jumps back an hour, ahead two, ahead 30 days under load: no hook is stranded or lost",
+        run: clock::run,
     },
 ];
 

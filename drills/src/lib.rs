@@ -14,6 +14,7 @@
 //! | [`pause`] | SIGSTOP and SIGCONT under load |
 //! | [`slow_disk`], [`dead_disk`] | fsyncs that take long, or fail with every write for a while |
 //! | [`full_disk`] | a small disk ([`tiny_disk`]) that fills up under load and is freed |
+//! | [`clock`] | the wall clock jumps back and ahead under load |
 //! | [`stage`] | what those share: one store, its clients and sink, and the judge |
 //! | [`faults`], [`watch`] | faults of a disk that are switched at run time; what `/ready` says meanwhile |
 //! | [`node`] | a node process: configuration, start, kill, dump |
@@ -22,6 +23,7 @@
 //! | [`bench`](mod@bench) | the table of benches |
 
 pub mod bench;
+pub mod clock;
 pub mod control;
 pub mod crash_tree;
 pub mod cut_every_op;
