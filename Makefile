@@ -8,9 +8,8 @@ SHELL := bash
 # A shell opened before rustup was installed does not know cargo yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# What the drills are run with: `make drills SEED=7 CYCLES=200`.
+# What the drills are run with: `make drills SEED=7`.
 SEED ?= $(shell date -u +%Y%m%d)
-CYCLES ?= 3
 
 # Puts the prebuilt RocksDB before a cargo command. Two steps, so that a failing script is not mistaken for "nothing".
 with_rocksdb = rocksdb="$$(scripts/build-rocksdb.sh)" && eval "$$rocksdb" &&
@@ -50,24 +49,26 @@ lint:
 	@scripts/setup.sh --check
 	@$(with_rocksdb) cargo clippy --all-targets -- -D warnings
 
-drills: ## kill -9 under load and a power cut at every operation, judged from outside (SEED=, CYCLES=)
+drills: ## every crash drill in its short form, judged from outside: at most ten minutes (SEED=)
 	@scripts/setup.sh
 	@$(with_rocksdb) cargo build -p ankusa-drills -p ankusa-drills-shim
-	@echo "seed $(SEED)"
-	"$(target)/debug/ankusa-drills" run kill9 --cycles $(CYCLES) --seed $(SEED)
-	"$(target)/debug/ankusa-drills" run cut_every_op --seed $(SEED)
+	"$(target)/debug/ankusa-drills" ci --seed $(SEED)
 
-# Canaries are features of `actors` that break one rule each. The last build takes them out of the drills' binary again.
-canaries: ## builds with a rule broken on purpose, which the power-cut drill must catch
+# Canaries are features that break one rule each; the drills' table says who must catch which. The last build takes them
+# out of the drills' binary again.
+canaries: ## builds with a rule broken on purpose, each of which its drill must catch
 	@scripts/setup.sh
-	@$(with_rocksdb) found=0; \
-	for canary in $$(sed -n 's/^\(canary[a-z-]*\) *=.*/\1/p' actors/Cargo.toml); do \
-		echo "$$canary, seed $(SEED)"; found=1; \
-		cargo build -p ankusa-drills -p ankusa-drills-shim -p ankusa-actors --features "$$canary"; \
-		"$(target)/debug/ankusa-drills" run cut_every_op --seed $(SEED) --stride 24 --expect-violation; \
-	done; \
+	@$(with_rocksdb) drills="$(target)/debug/ankusa-drills"; \
 	cargo build -p ankusa-drills -p ankusa-drills-shim; \
-	test "$$found" = 1 || { echo "there are no canaries to catch" >&2; exit 1; }
+	"$$drills" canaries >"$(target)/canaries"; \
+	test -s "$(target)/canaries" || { echo "there are no canaries to catch" >&2; exit 1; }; \
+	while read -r canary drill form; do \
+		echo "$$canary: $$drill $$form, seed $(SEED)"; \
+		cargo build -p ankusa-drills -p ankusa-drills-shim --features "ankusa-drills/$$canary" </dev/null; \
+		"$$drills" run "$$drill" $$form --seed $(SEED) --expect-violation </dev/null; \
+	done <"$(target)/canaries"; \
+	cargo build -p ankusa-drills -p ankusa-drills-shim; \
+	"$$drills" list >/dev/null
 
 bench: ## ingest: the machine's own floors and the node, in turns
 	@scripts/setup.sh

@@ -13,6 +13,12 @@ pub mod telemetry;
 
 use std::process::ExitCode;
 
+use mimalloc::MiMalloc;
+
+/// For every binary that links the node.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
 /// The whole program: `args` without its name, as in `["start", "--config", "ankusa.yml"]`.
 pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
     cli::run(args)

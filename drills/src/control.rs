@@ -10,8 +10,8 @@ use std::process::Command;
 
 use ankusa_drills_replay::{Disk, NameRule, Op, Policy, Rng, decode};
 
-use crate::cut_every_op::recorder::Recorder;
 use crate::drill::{CannotInject, OrCannot};
+use crate::recorded::recorder::Recorder;
 use crate::scratch::Scratch;
 
 /// The hidden command the binary runs it under.

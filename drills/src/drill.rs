@@ -1,16 +1,16 @@
-//! The table of drills, what one is given and what it answers.
+//! What a drill is, what one is given and what it answers. The drills themselves are rows of [`crate::table`].
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ankusa_drills_check::{Invariant, Violation};
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::{
-    clock, crash_tree, cut_every_op, dead_disk, drain, full_disk, kill9, pause, slow_disk,
-};
 
 /// Violations written out in a report; the rest are counted.
 const VIOLATIONS_TOLD: usize = 20;
@@ -21,57 +21,132 @@ pub struct Drill {
     pub name: &'static str,
     /// What is broken, and what must hold.
     pub what: &'static str,
+    /// What `--cycles` counts.
+    pub cycles_are: &'static str,
+    /// What the machine must have.
+    pub needs: Needs,
+    /// How CI runs it; `None`: on demand only.
+    pub ci: Option<Ci>,
+    /// The broken builds it must catch, by their features.
+    pub canaries: &'static [&'static str],
+    /// The shortest run that catches each of them.
+    pub canary_form: Form,
     pub run: fn(&DrillOptions) -> Result<Report, CannotInject>,
 }
 
-/// Every drill there is.
-pub const DRILLS: [Drill; 9] = [
-    Drill {
-        name: "kill9",
-        what: "SIGKILL at a random moment under load, restart, again: every 201 is delivered, no refused hook ever is",
-        run: kill9::run,
-    },
-    Drill {
-        name: "cut_every_op",
-        what: "a power cut at every operation on the disk, in every legal shape: every image opens and keeps every promise",
-        run: cut_every_op::run,
-    },
-    Drill {
-        name: "crash_tree",
-        what: "every child of the supervision tree panics under load: every caller is answered or closed, nothing acked is lost",
-        run: crash_tree::run,
-    },
-    Drill {
-        name: "drain",
-        what: "SIGTERM under full load with slow sinks: no accepted request stays unanswered, exit 0, nothing acked is lost",
-        run: drain::run,
-    },
-    Drill {
-        name: "pause",
-        what: "SIGSTOP and SIGCONT at random moments under load: nothing acked is lost, no false alarm",
-        run: pause::run,
-    },
-    Drill {
-        name: "slow_disk",
-        what: "fsyncs of 50 and 500 ms, and one that stalls: taken at the disk's pace, refused in the stall, no pile-up",
-        run: slow_disk::run,
-    },
-    Drill {
-        name: "dead_disk",
-        what: "EIO on every write for a while: refused meanwhile, taken again by itself, nothing lost, no ghosts",
-        run: dead_disk::run,
-    },
-    Drill {
-        name: "full_disk",
-        what: "192 MiB filled under load and freed, a restart while full: refused meanwhile, taken again by itself, nothing lost",
-        run: full_disk::run,
-    },
-    Drill {
-        name: "clock",
-        what: "the wall clock jumps back an hour, ahead two, ahead 30 days under load: no hook is stranded or lost",
-        run: clock::run,
-    },
-];
+/// What a drill needs beyond a plain user's rights. A machine without it skips the drill, and says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    Nothing,
+    /// `/dev/fuse`, readable and writable.
+    Fuse,
+    /// Root, and loop devices.
+    RootAndLoop,
+    /// A mount of its own: root, or user namespaces.
+    UserNamespace,
+}
+
+impl Needs {
+    /// The need in words, for the list.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Fuse => "/dev/fuse",
+            Self::RootAndLoop => "root and loop devices",
+            Self::UserNamespace => "root or user namespaces",
+        }
+    }
+
+    /// Why this machine cannot run it; `None` when it can.
+    #[must_use]
+    pub fn missing(self) -> Option<String> {
+        match self {
+            Self::Nothing => None,
+            Self::Fuse => File::options()
+                .read(true)
+                .write(true)
+                .open("/dev/fuse")
+                .err()
+                .map(|error| format!("needs /dev/fuse: {error}")),
+            Self::RootAndLoop => {
+                // The owner of our own entry is our effective user.
+                let root = std::fs::metadata("/proc/self").is_ok_and(|entry| entry.uid() == 0);
+                if !root {
+                    return Some("needs root".to_owned());
+                }
+                (!Path::new("/dev/loop-control").exists()).then(|| "needs loop devices".to_owned())
+            }
+            Self::UserNamespace => {
+                let tried = Command::new("unshare")
+                    .args(["-Urm", "true"])
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .status();
+                let works = tried.is_ok_and(|status| status.success());
+                (!works).then(|| "needs user namespaces (unshare -Urm)".to_owned())
+            }
+        }
+    }
+}
+
+/// How often, how long and how densely a drill breaks things. What is unset is the drill's own default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Form {
+    pub cycles: Option<u64>,
+    pub seconds: Option<u64>,
+    pub stride: Option<u64>,
+}
+
+impl Form {
+    /// As the drill itself would have it.
+    pub const DEFAULT: Self = Self { cycles: None, seconds: None, stride: None };
+
+    #[must_use]
+    pub const fn cycles(cycles: u64) -> Self {
+        Self { cycles: Some(cycles), ..Self::DEFAULT }
+    }
+
+    #[must_use]
+    pub const fn seconds(seconds: u64) -> Self {
+        Self { seconds: Some(seconds), ..Self::DEFAULT }
+    }
+
+    #[must_use]
+    pub const fn stride(stride: u64) -> Self {
+        Self { stride: Some(stride), ..Self::DEFAULT }
+    }
+
+    /// As options of a run.
+    #[must_use]
+    pub fn options(self) -> DrillOptions {
+        DrillOptions {
+            cycles: self.cycles,
+            lasting: self.seconds.map(Duration::from_secs),
+            stride: self.stride,
+            ..DrillOptions::default()
+        }
+    }
+}
+
+/// As arguments of `run`.
+impl Display for Form {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let options = [("cycles", self.cycles), ("seconds", self.seconds), ("stride", self.stride)];
+        let set = options.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let words: Vec<String> = set.map(|(name, value)| format!("--{name} {value}")).collect();
+        out.write_str(&words.join(" "))
+    }
+}
+
+/// How CI runs a drill.
+#[derive(Clone, Copy, Debug)]
+pub struct Ci {
+    pub form: Form,
+    /// Seconds it may take on two cores. The sum over the table is what CI may take.
+    pub budget_s: u64,
+}
 
 /// How a drill is run. What a drill does not use it ignores.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +157,7 @@ pub struct DrillOptions {
     pub cycles: Option<u64>,
     /// For how long to go on breaking things, instead of a number of times.
     pub lasting: Option<Duration>,
-    /// Look at every Nth cut only. Unset: as many as fit the time of an automatic run.
+    /// Look at every Nth cut only, whatever `cycles` says. Unset: as many as fit the time of an automatic run.
     pub stride: Option<u64>,
     /// Leave the files of a drill that found something, for somebody to look at.
     pub keeps_evidence: bool,

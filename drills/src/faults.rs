@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use ankusa_drills_replay::control::{PAGE_BYTES, Word};
 
-use crate::cut_every_op::recorder::find_library;
 use crate::drill::{CannotInject, OrCannot};
+use crate::recorded::recorder::find_library;
 
 /// The switches.
 #[derive(Debug)]

@@ -71,6 +71,14 @@ pub struct Tally {
     pub unknown: u64,
 }
 
+/// How much of a journal was settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Settled {
+    acked: u64,
+    unknown: u64,
+    deliveries: u64,
+}
+
 #[derive(Default)]
 struct Pages {
     /// By the number of the request.
@@ -78,6 +86,8 @@ struct Pages {
     deliveries: Vec<Delivery>,
     /// How often the sink saw each hook.
     attempts: BTreeMap<String, u32>,
+    /// What was settled and is no longer written here.
+    settled: Settled,
     /// The marks could not all be written: the log is of no use.
     torn: bool,
 }
@@ -178,6 +188,38 @@ impl Journal {
         self.pages().deliveries.clone()
     }
 
+    /// Forgets what is over, so that a long drill's evidence does not grow: every request but the refused, and every
+    /// delivery. Answers the ids of the hooks that were acked.
+    ///
+    /// To be called only with no client at work, once a drained store was judged: every acked hook was delivered, and
+    /// nothing is stored. Whatever comes up again after that is a body that no client sent. The refused stay, so that
+    /// one that comes up is called what it is.
+    pub fn settle(&self) -> Vec<String> {
+        let mut pages = self.pages();
+        let (mut ids, mut kept) = (Vec::new(), BTreeMap::new());
+        for (number, outcome) in std::mem::take(&mut pages.answers) {
+            match outcome {
+                Outcome::Acked { id } => ids.push(id),
+                Outcome::Unknown => pages.settled.unknown += 1,
+                Outcome::Refused => {
+                    kept.insert(number, outcome);
+                }
+            }
+        }
+        pages.answers = kept;
+        pages.settled.acked += count_of(&ids);
+        pages.settled.deliveries += count_of(&std::mem::take(&mut pages.deliveries));
+        pages.attempts.clear();
+        ids
+    }
+
+    /// Requests the sink saw, settled ones included.
+    #[must_use]
+    pub fn sink_requests(&self) -> u64 {
+        let pages = self.pages();
+        pages.settled.deliveries + count_of(&pages.deliveries)
+    }
+
     #[must_use]
     pub fn tally(&self) -> Tally {
         let pages = self.pages();
@@ -186,9 +228,9 @@ impl Journal {
                 .unwrap_or(u64::MAX)
         };
         Tally {
-            acked: count(|outcome| matches!(outcome, Outcome::Acked { .. })),
+            acked: pages.settled.acked + count(|outcome| matches!(outcome, Outcome::Acked { .. })),
             refused: count(|outcome| matches!(outcome, Outcome::Refused)),
-            unknown: count(|outcome| matches!(outcome, Outcome::Unknown)),
+            unknown: pages.settled.unknown + count(|outcome| matches!(outcome, Outcome::Unknown)),
         }
     }
 
@@ -209,9 +251,32 @@ impl Journal {
     }
 }
 
+fn count_of<T>(items: &[T]) -> u64 {
+    u64::try_from(items.len()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_settled_is_counted_and_gone_but_for_what_was_refused() {
+        let journal = Journal::new();
+        (1..=3).for_each(|number| journal.sending(number));
+        journal.answered(1, Outcome::Acked { id: "a".to_owned() });
+        journal.answered(2, Outcome::Refused);
+        journal.seen("a", Digest::of(b""), |_| true);
+        assert_eq!(journal.settle(), ["a"]);
+        assert_eq!(journal.tally(), Tally { acked: 1, refused: 1, unknown: 1 });
+        assert_eq!(journal.sink_requests(), 1);
+        assert_eq!(journal.deliveries(), []);
+        let plan = LoadPlan { seed: 1 };
+        assert_eq!(journal.requests(&plan), [plan.request(2, Outcome::Refused)]);
+        journal.sending(4);
+        journal.answered(4, Outcome::Acked { id: "d".to_owned() });
+        assert_eq!(journal.settle(), ["d"], "each id once");
+        assert_eq!(journal.tally(), Tally { acked: 2, refused: 1, unknown: 1 });
+    }
 
     #[test]
     fn marks_say_what_the_journal_says() {

@@ -4,8 +4,13 @@
 //! counters are counts, rows fit. At the end the node is given the time to deliver what it owes, and is judged again:
 //! every 201 was delivered with its exact bytes, no refused hook ever was.
 //!
+//! Every [`DRAIN_EVERY`] kills the node is given that time as well. What was acked, delivered and reclaimed by then is
+//! settled: it leaves the evidence, so the two hundredth kill costs no more to judge than the tenth. Nothing is forgiven:
+//! a settled hook that came up again would be one no client sent, and a settled id or seq given again is remembered.
+//!
 //! A SIGKILL cannot see a missing fsync: what the process wrote stays in the page cache. `cut_every_op` is for that.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -32,7 +37,10 @@ const CLIENTS: usize = 32;
 /// The kill comes this long after the load began, in milliseconds.
 const KILL_AFTER_MS: std::ops::Range<u64> = 50..800;
 
-/// Longest wait for the queue to drain at the end.
+/// Kills between two drains: a backlog builds up over them, and what is drained is settled.
+const DRAIN_EVERY: u64 = 8;
+
+/// Longest wait for the queue to drain.
 const DRAINED_WITHIN: Duration = Duration::from_secs(120);
 
 /// Runs the drill.
@@ -58,6 +66,9 @@ struct Drill {
     /// Rows that dispatch had claimed when it was killed.
     claimed: usize,
     slowest_ready: Duration,
+    slowest_judgement: Duration,
+    /// Ids of hooks that are settled: none of them is given again.
+    given: BTreeSet<String>,
 }
 
 impl Drill {
@@ -77,19 +88,26 @@ impl Drill {
             report: Report::new("kill9", options.seed),
             claimed: 0,
             slowest_ready: Duration::ZERO,
+            slowest_judgement: Duration::ZERO,
+            given: BTreeSet::new(),
         };
         let mut rng = Rng::new(options.seed);
         let mut cycles = 0;
         while goes_on(options, cycles, started) {
             cycles += 1;
             let Some(node) = drill.start(&format!("start {cycles}")).await? else { break };
+            if cycles % DRAIN_EVERY == 0 {
+                drill
+                    .drain_and_settle(&node, &format!("drained after kill {}", cycles - 1))
+                    .await?;
+            }
             let after = Duration::from_millis(
                 KILL_AFTER_MS.start + rng.below(KILL_AFTER_MS.end - KILL_AFTER_MS.start),
             );
             drill.load_and_kill(node, after).await?;
             drill.judge_what_is_left(&format!("after kill {cycles}"));
         }
-        drill.drain_and_judge().await?;
+        drill.drain_and_stop().await?;
         let mut report = drill.finish(cycles, started);
         scratch.keep_evidence(options, &mut report);
         Ok(report)
@@ -146,15 +164,28 @@ impl Drill {
         }
     }
 
-    async fn drain_and_judge(&mut self) -> Result<(), CannotInject> {
-        let Some(node) = self.start("the last start").await? else { return Ok(()) };
+    /// Lets the node deliver what it owes, judges that it did, and settles it.
+    async fn drain_and_settle(&mut self, node: &Node, place: &str) -> Result<(), CannotInject> {
         if !node.drain(DRAINED_WITHIN).await? {
             self.report.violated_by(format!(
-                "the queue had not drained {DRAINED_WITHIN:?} after the last start"
+                "{place}: the queue had not drained within {DRAINED_WITHIN:?}"
             ));
+            return Ok(());
         }
         let dump = node.settled_dump().await?;
-        self.judge("after the drain", &dump, Moment::Drained);
+        self.judge(place, &dump, Moment::Drained);
+        self.history.learn(&dump);
+        for id in self.journal.settle() {
+            if !self.given.insert(id.clone()) {
+                self.report.violated_by(format!("{place}: two requests were acked as hook {id}"));
+            }
+        }
+        Ok(())
+    }
+
+    async fn drain_and_stop(&mut self) -> Result<(), CannotInject> {
+        let Some(node) = self.start("the last start").await? else { return Ok(()) };
+        self.drain_and_settle(&node, "after the drain").await?;
         let status = node.stop().await?;
         if status != "exit status: 0" {
             self.report.violated_by(format!("the node that was asked to stop ended with {status}"));
@@ -163,6 +194,7 @@ impl Drill {
     }
 
     fn judge(&mut self, place: &str, dump: &Dump, moment: Moment) {
+        let began = Instant::now();
         let (requests, deliveries) = (self.journal.requests(&self.plan), self.journal.deliveries());
         let evidence = Evidence {
             requests: &requests,
@@ -174,21 +206,22 @@ impl Drill {
         if let Some(broken) = Broken::by(judge(&evidence)) {
             self.report.violated(place, &broken);
         }
+        self.slowest_judgement = self.slowest_judgement.max(began.elapsed());
     }
 
     fn finish(self, cycles: u64, started: Instant) -> Report {
-        let Self { journal, mut report, claimed, slowest_ready, next, .. } = self;
+        let Self { journal, mut report, claimed, slowest_ready, slowest_judgement, next, .. } =
+            self;
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let tally = journal.tally();
         (report.acked, report.refused, report.unknown) =
             (tally.acked, tally.refused, tally.unknown);
         report.count("cycles", cycles);
         report.count("requests", next.load(Ordering::SeqCst));
-        report.count("sink_requests", journal.deliveries().len());
+        report.count("sink_requests", journal.sink_requests());
         report.count("claimed_when_killed", claimed);
-        report.count(
-            "slowest_ready_ms",
-            u64::try_from(slowest_ready.as_millis()).unwrap_or(u64::MAX),
-        );
+        report.count("slowest_ready_ms", milliseconds(slowest_ready));
+        report.count("slowest_judgement_ms", milliseconds(slowest_judgement));
         report.elapsed_ms = started.elapsed().as_millis();
         report
     }

@@ -6,9 +6,13 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`drill`] | the table of drills, what they are given and what they answer |
+//! | [`table`] | every drill: what it needs, how CI runs it, the canaries it must catch |
+//! | [`drill`] | what a drill is given and what it answers |
+//! | [`ci`] | all of them, in short, with one report |
+//! | [`canary`](mod@canary) | the rules a build can break on purpose |
 //! | [`kill9`] | SIGKILL at random moments under load, on one store |
-//! | [`cut_every_op`] | a power cut at every operation on the disk, from one recording |
+//! | [`recorded`] | one recording, cut at every operation: what the next three share |
+//! | [`cut_every_op`], [`cut_reorder`], [`kill9_every_op`] | power cuts, power cuts with reordered pages, kills |
 //! | [`crash_tree`] | every child of the supervision tree panics, in turn and at random |
 //! | [`drain`] | SIGTERM under load, once and twice |
 //! | [`pause`] | SIGSTOP and SIGCONT under load |
@@ -23,10 +27,13 @@
 //! | [`bench`](mod@bench) | the table of benches |
 
 pub mod bench;
+pub mod canary;
+pub mod ci;
 pub mod clock;
 pub mod control;
 pub mod crash_tree;
 pub mod cut_every_op;
+pub mod cut_reorder;
 pub mod dead_disk;
 pub mod drain;
 pub mod drill;
@@ -35,14 +42,17 @@ pub mod full_disk;
 pub mod http;
 pub mod journal;
 pub mod kill9;
+pub mod kill9_every_op;
 pub mod load;
 pub mod node;
 pub mod pause;
 pub mod reader;
+pub mod recorded;
 pub mod scratch;
 pub mod series;
 pub mod slow_disk;
 pub mod stage;
+pub mod table;
 pub mod timings;
 pub mod tiny_disk;
 pub mod watch;

@@ -3,11 +3,13 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ankusa_drills::bench::{BENCHES, BenchOptions, floor};
-use ankusa_drills::drill::{CannotInject, DRILLS, DrillOptions, Verdict};
-use ankusa_drills::{control, node};
+use ankusa_drills::ci::{self, Overall};
+use ankusa_drills::drill::{CannotInject, Drill, DrillOptions, Form, Verdict};
+use ankusa_drills::table::DRILLS;
+use ankusa_drills::{canary, control, node};
 use clap::{Parser, Subcommand};
 
 /// The drill found a violation, or a bench missed a bar.
@@ -27,6 +29,15 @@ struct Arguments {
 enum Command {
     /// List the drills and benches.
     List,
+    /// Run every drill in its short form, at most ten minutes in all, and print one line of JSON. Exit status 2: something
+    /// that this machine can do was not done.
+    Ci {
+        /// What everything random follows from. Default: the day, as in 20260131.
+        #[arg(long)]
+        seed: Option<u64>,
+    },
+    /// List the builds to be caught, a line each: the feature, the drill, the arguments to run it with.
+    Canaries,
     /// Run a drill.
     Run {
         name: String,
@@ -83,10 +94,12 @@ fn main() -> ExitCode {
     }
     match Arguments::parse().command {
         Command::List => list(),
+        Command::Ci { seed } => run_ci(seed.unwrap_or_else(seed_of_the_day)),
+        Command::Canaries => canaries(),
         Command::Run { name, seed, cycles, seconds, stride, json, expect_violation } => {
-            let lasting = seconds.map(Duration::from_secs);
             let keeps_evidence = !expect_violation;
-            let options = DrillOptions { seed, cycles, lasting, stride, keeps_evidence };
+            let form = Form { cycles, seconds, stride };
+            let options = DrillOptions { seed, keeps_evidence, ..form.options() };
             run(&name, &options, json, expect_violation)
         }
         Command::Bench { name, report, rounds, seconds, connections, dir: directory } => {
@@ -100,19 +113,107 @@ fn main() -> ExitCode {
 }
 
 fn list() -> ExitCode {
+    if let Some(refusal) = canary_refusal() {
+        return complain(&refusal);
+    }
     for drill in DRILLS {
-        say(&format!("run {:<14} {}", drill.name, drill.what));
+        say(&format!("run {}: {}", drill.name, drill.what));
+        say(&format!(
+            "    needs {}; --cycles counts {}; {}",
+            drill.needs.name(),
+            drill.cycles_are,
+            ci_form(drill)
+        ));
+        if !drill.canaries.is_empty() {
+            say(&format!("    must catch {}", drill.canaries.join(", ")));
+        }
     }
     for bench in BENCHES {
-        say(&format!("bench {:<12} {}", bench.name, bench.what));
+        say(&format!("bench {}: {}", bench.name, bench.what));
     }
     ExitCode::SUCCESS
 }
 
+fn ci_form(drill: &Drill) -> String {
+    match drill.ci {
+        None => "not in ci".to_owned(),
+        Some(ci) if ci.form == Form::DEFAULT => format!("in ci as it is, {} s", ci.budget_s),
+        Some(ci) => format!("in ci with {}, {} s", ci.form, ci.budget_s),
+    }
+}
+
+fn canaries() -> ExitCode {
+    let mut lines: Vec<String> = DRILLS
+        .iter()
+        .flat_map(|drill| drill.canaries.iter().map(move |canary| (canary, drill)))
+        .map(|(canary, drill)| format!("{canary} {} {}", drill.name, drill.canary_form))
+        .collect();
+    // One build after the other, whichever drills must catch it.
+    lines.sort();
+    lines.iter().for_each(|line| say(line.trim_end()));
+    ExitCode::SUCCESS
+}
+
+/// A build with a rule broken on purpose proves nothing about the others, and must not be taken for one of them.
+fn canary_refusal() -> Option<CannotInject> {
+    let carried = canary::carried();
+    (!carried.is_empty()).then(|| {
+        CannotInject(format!(
+            "this build carries {}: it breaks a rule on purpose; build it without features",
+            carried.join(", ")
+        ))
+    })
+}
+
+fn run_ci(seed: u64) -> ExitCode {
+    tell_seed(seed);
+    if let Some(refusal) = canary_refusal() {
+        return complain(&refusal);
+    }
+    let report = ci::run(seed);
+    say(&serde_json::to_string(&report).unwrap_or_default());
+    match report.verdict {
+        Overall::Pass => ExitCode::SUCCESS,
+        Overall::Violated => ExitCode::from(VIOLATED),
+        Overall::Incomplete => ExitCode::from(CANNOT_INJECT),
+    }
+}
+
+/// Today's date in UTC as a number, as `date -u +%Y%m%d` has it.
+fn seed_of_the_day() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    date_number(since.as_secs() / 86_400)
+}
+
+/// The civil date of a day since 1970, as a number. Years begin in March here, so that leap days come last.
+fn date_number(day: u64) -> u64 {
+    let day = day + 719_468;
+    let (era, day) = (day / 146_097, day % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+    (era * 400 + year) * 10_000 + month * 100 + day
+}
+
+/// Before anything else, so that a run that never ends can be repeated too.
+fn tell_seed(seed: u64) {
+    let _ = writeln!(io::stderr().lock(), "seed {seed}");
+}
+
 fn run(name: &str, options: &DrillOptions, json: bool, expect_violation: bool) -> ExitCode {
-    let Some(drill) = DRILLS.into_iter().find(|drill| drill.name == name) else {
+    tell_seed(options.seed);
+    let Some(drill) = DRILLS.iter().find(|drill| drill.name == name) else {
         return complain(&CannotInject(format!("there is no drill {name}: `list` names them")));
     };
+    let carried = canary::carried();
+    if !carried.is_empty() {
+        let _ = writeln!(io::stderr().lock(), "this build carries {}", carried.join(", "));
+    }
+    if let Some(reason) = drill.needs.missing() {
+        return complain(&CannotInject(reason));
+    }
     let report = match (drill.run)(options) {
         Ok(report) => report,
         Err(error) => return complain(&error),
@@ -156,4 +257,18 @@ fn say(line: &str) {
 fn complain(error: &CannotInject) -> ExitCode {
     let _ = writeln!(io::stderr().lock(), "ankusa-drills: {error}");
     ExitCode::from(CANNOT_INJECT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seed_of_a_day_is_its_date() {
+        let dates = [(0, 19_700_101), (59, 19_700_301), (11_016, 20_000_229), (11_017, 20_000_301)];
+        for (day, number) in dates {
+            assert_eq!(date_number(day), number, "day {day}");
+        }
+        assert_eq!(date_number(20_484), 20_260_131);
+    }
 }

@@ -172,6 +172,26 @@ pub enum NotReady {
     TooLate { log: String },
 }
 
+impl NotReady {
+    /// In one line: what the node said last, without what it said before.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        let last = |log: &str| log.lines().last().unwrap_or_default().to_owned();
+        match self {
+            Self::CannotStart(_) => self.to_string(),
+            Self::Ended { status, log } => {
+                format!("the node ended by itself ({status}); it said last: {}", last(log))
+            }
+            Self::TooLate { log } => {
+                format!(
+                    "the node was not ready within {READY_WITHIN:?}; it said last: {}",
+                    last(log)
+                )
+            }
+        }
+    }
+}
+
 fn configuration(data_dir: &Path, http_port: u16, admin_port: u16, sink_url: &str) -> Value {
     let sources: serde_json::Map<String, Value> = SOURCES
         .iter()

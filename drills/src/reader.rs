@@ -38,14 +38,28 @@ impl Reader {
     /// # Errors
     /// When the database refuses to open or breaks while it is read.
     pub fn dump(&self, path: &Path) -> Result<Dump, CannotRead> {
+        // The documented mode: what it refuses, a node refuses, or has to show that nothing acked lies behind it.
+        self.read(path, DBRecoveryMode::TolerateCorruptedTailRecords)
+    }
+
+    /// Every row of a store whose log is damaged, up to the damage: what is left when nothing acked lies behind it.
+    ///
+    /// # Errors
+    /// As [`Self::dump`].
+    pub fn dump_to_damage(&self, path: &Path) -> Result<Dump, CannotRead> {
+        self.read(path, DBRecoveryMode::PointInTime)
+    }
+
+    fn read(&self, path: &Path, mode: DBRecoveryMode) -> Result<Dump, CannotRead> {
         if !path.join("CURRENT").exists() {
             return Ok(Dump::default());
         }
-        let options = self.options();
+        let options = self.options(mode);
         let there: BTreeSet<String> =
             DB::list_cf(&options, path).map_err(CannotRead::Refused)?.into_iter().collect();
-        let families =
-            there.iter().map(|name| ColumnFamilyDescriptor::new(name, self.family_options(name)));
+        let families = there
+            .iter()
+            .map(|name| ColumnFamilyDescriptor::new(name, self.family_options(name, mode)));
         let database = DB::open_cf_descriptors_read_only(&options, path, families, false)
             .map_err(CannotRead::Refused)?;
         let mut rows = Vec::new();
@@ -62,18 +76,17 @@ impl Reader {
         Ok(Dump { rows, synced_through, next_seq })
     }
 
-    fn options(&self) -> Options {
+    fn options(&self, mode: DBRecoveryMode) -> Options {
         let mut options = Options::default();
         options.set_paranoid_checks(true);
-        // The documented mode: what it refuses, a node refuses.
-        options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
+        options.set_wal_recovery_mode(mode);
         options.set_db_log_dir(&self.logs);
         options.set_keep_log_file_num(1);
         options
     }
 
-    fn family_options(&self, name: &str) -> Options {
-        let mut options = self.options();
+    fn family_options(&self, name: &str, mode: DBRecoveryMode) -> Options {
+        let mut options = self.options(mode);
         if name == Family::Counters.name() {
             // No partial merges: the whole chain is folded at once, when it is read.
             options.set_merge_operator(merge::OPERATOR_NAME, fold, |_, _, _| None);

@@ -1,4 +1,4 @@
-//! The whole instrument of `cut_every_op` on a stand-in: a program of a hundred lines that commits hooks the documented
+//! The whole instrument of the recorded drills on a stand-in: a program of a hundred lines that commits hooks the documented
 //! way over RocksDB, and the same program with one rule broken. The drill must pass the first and catch the others.
 #![allow(clippy::unwrap_used)]
 
@@ -8,15 +8,15 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use ankusa_drills::cut_every_op::images::{self, Outcome, Recording, What};
-use ankusa_drills::cut_every_op::recorder::Recorder;
-use ankusa_drills::cut_every_op::timeline::Timeline;
 use ankusa_drills::journal::Event;
 use ankusa_drills::load::LoadPlan;
 use ankusa_drills::node::store_below;
+use ankusa_drills::recorded::images::{self, NAME_RULE, Outcome, Recording, What};
+use ankusa_drills::recorded::recorder::Recorder;
+use ankusa_drills::recorded::timeline::{Past, Timeline};
 use ankusa_drills::scratch::Scratch;
-use ankusa_drills_check::{Delivery, Digest, Family, Invariant, merge};
-use ankusa_drills_replay::decode;
+use ankusa_drills_check::{Delivery, Digest, Family, Invariant, SeqHistory, merge};
+use ankusa_drills_replay::{Disk, Policy, decode};
 use rocksdb::{ColumnFamilyDescriptor, DB, Options, WriteBatch};
 
 const PLAN: LoadPlan = LoadPlan { seed: 11 };
@@ -240,8 +240,16 @@ fn child_commits_and_delivers() {
     }
 }
 
-/// Records the stand-in, cuts its disk at every operation, and judges every image.
+/// Every shape but reordered pages.
+const PLAIN: [Policy; 4] =
+    [Policy::DropUnsynced, Policy::KeepAll, Policy::Torn512, Policy::ZeroTail];
+
 fn drill(how: &str) -> Outcome {
+    drill_with(how, &PLAIN, 1)
+}
+
+/// Records the stand-in, cuts its disk at every operation, and judges every image.
+fn drill_with(how: &str, policies: &[Policy], draws: u64) -> Outcome {
     let scratch = Scratch::in_memory().unwrap();
     let recorder = Recorder::new(&scratch).unwrap();
     let output = Command::new(std::env::current_exe().unwrap())
@@ -253,9 +261,18 @@ fn drill(how: &str) -> Outcome {
     assert!(output.status.success(), "{output:?}");
     let log = recorder.read_log().unwrap();
     let ops = decode(&log).unwrap();
-    let timeline = Timeline::new(&ops, PLAN, HOOKS);
-    let recording = Recording { root: recorder.root(), ops: &ops, timeline: &timeline, seed: 3 };
-    images::judge_all(recording, 1, &scratch).unwrap()
+    let timeline = Timeline::new(&ops, PLAN, 0..HOOKS, Past::default());
+    let base = Disk::new(&recorder.root().display().to_string(), NAME_RULE);
+    let recording = Recording {
+        base: &base,
+        ops: &ops,
+        timeline: &timeline,
+        history: &SeqHistory::default(),
+        seed: 3,
+        policies,
+        draws,
+    };
+    images::judge_all(recording, timeline.cuts(), &scratch).unwrap()
 }
 
 /// Which invariants were violated, and how many images could not be read.
@@ -291,6 +308,24 @@ fn an_ack_before_the_fsync_is_caught() {
 #[test]
 fn an_ack_before_the_write_is_caught() {
     assert_eq!(found(&drill(ACK_BEFORE_APPLY)), (BTreeSet::from([Invariant::AckedIsKept]), 0));
+}
+
+#[test]
+fn reordered_pages_lose_nothing_synced_and_damage_some_logs_in_their_middle() {
+    let outcome = drill_with(RIGHT, &[Policy::PageReorder], 3);
+    assert!(outcome.findings.is_empty(), "{:#?}", outcome.findings.first());
+    assert!(!outcome.damaged.is_empty() && outcome.images["page-reorder"] > 180);
+    let early = drill_with(ACK_BEFORE_SYNC, &[Policy::PageReorder], 3);
+    assert_eq!(found(&early), (BTreeSet::from([Invariant::AckedIsKept]), 0));
+}
+
+#[test]
+fn a_kill_at_every_operation_catches_what_a_kill_can_leave_and_not_a_missing_fsync() {
+    let violated = |how| found(&drill_with(how, &[Policy::KeepAll], 1)).0;
+    assert_eq!(violated(RIGHT), BTreeSet::new());
+    assert_eq!(violated(ACK_BEFORE_SYNC), BTreeSet::new());
+    assert_eq!(violated(DELETE_BEFORE_SEND), BTreeSet::from([Invariant::AckedIsKept]));
+    assert!(violated(SPLIT_BATCH).contains(&Invariant::RowsFitTogether));
 }
 
 #[test]

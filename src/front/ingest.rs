@@ -28,6 +28,9 @@ use super::listener::{Acceptor, Ambiguous, Limits, Serve, Server};
 /// The largest body a declared length makes room for before it has arrived.
 const MAX_RESERVED_BYTES: usize = 64 * 1024;
 
+/// The header that says what a 201 promises.
+const DURABILITY: HeaderName = HeaderName::from_static("ankusa-durability");
+
 /// The largest body of a refused request that is read off, and how long that may take.
 const MAX_PASSED_OVER_BYTES: usize = 64 * 1024;
 const PASS_OVER_WITHIN: Duration = Duration::from_secs(1);
@@ -259,7 +262,7 @@ fn respond(answer: Answer) -> Answered {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     if durable {
-        headers.insert("ankusa-durability", HeaderValue::from_static("fsync"));
+        headers.insert(DURABILITY, HeaderValue::from_static("fsync"));
     }
     Ok(response)
 }

@@ -92,24 +92,18 @@ impl DeliveryRow {
     /// Appends the stored value to `out`. A row that was never replayed has no `replay`, and one whose source is not
     /// known no `source_id`: that is how rows without them were always written.
     pub fn encode_into(&self, version: ValueVersion, out: &mut Vec<u8>) {
-        version.begin(KIND, out);
-        let optional = usize::from(self.replay.is_some()) + usize::from(self.source_id.is_some());
-        TermWriter::versioned(out).map(6 + optional + self.unknown.len(), |map| {
-            let mut keys = Keys { map, unknown: self.unknown.iter().peekable() };
-            keys.next("at").uint(self.at_ms);
-            keys.next("attempts").uint(self.attempts.into());
-            keys.next("error").optional_text(self.error.as_deref());
-            keys.next("module").optional_atom(self.module.as_deref());
-            if let Some(replay) = &self.replay {
-                keys.next("replay").text(replay);
-            }
-            keys.next("size").uint(self.size.into());
-            if let Some(source_id) = &self.source_id {
-                keys.next("source_id").text(source_id);
-            }
-            keys.next("state").atom(self.state.as_str());
-            keys.rest();
-        });
+        let fields = RowFields {
+            module: self.module.as_deref(),
+            state: self.state,
+            attempts: self.attempts,
+            at_ms: self.at_ms,
+            error: self.error.as_deref(),
+            size: self.size,
+            source_id: self.source_id.as_deref(),
+            replay: self.replay.as_deref(),
+            unknown: &self.unknown,
+        };
+        fields.encode_into(version, out);
     }
 
     /// Reads a stored value.
@@ -123,6 +117,42 @@ impl DeliveryRow {
                 Err(DeliveryRowError::UnsupportedDeliveryRowVersion(version))
             }
         }
+    }
+}
+
+/// A row about to be written, wherever its texts are kept.
+struct RowFields<'a> {
+    module: Option<&'a str>,
+    state: RowState,
+    attempts: u32,
+    at_ms: u64,
+    error: Option<&'a str>,
+    size: u32,
+    source_id: Option<&'a str>,
+    replay: Option<&'a str>,
+    unknown: &'a [(Vec<u8>, Vec<u8>)],
+}
+
+impl RowFields<'_> {
+    fn encode_into(&self, version: ValueVersion, out: &mut Vec<u8>) {
+        version.begin(KIND, out);
+        let optional = usize::from(self.replay.is_some()) + usize::from(self.source_id.is_some());
+        TermWriter::versioned(out).map(6 + optional + self.unknown.len(), |map| {
+            let mut keys = Keys { map, unknown: self.unknown.iter().peekable() };
+            keys.next("at").uint(self.at_ms);
+            keys.next("attempts").uint(self.attempts.into());
+            keys.next("error").optional_text(self.error);
+            keys.next("module").optional_atom(self.module);
+            if let Some(replay) = self.replay {
+                keys.next("replay").text(replay);
+            }
+            keys.next("size").uint(self.size.into());
+            if let Some(source_id) = self.source_id {
+                keys.next("source_id").text(source_id);
+            }
+            keys.next("state").atom(self.state.as_str());
+            keys.rest();
+        });
     }
 }
 
@@ -223,38 +253,57 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A new row, encoded before it is known when it is committed and so due: everything but the value of `at`, a row's
-/// first key.
+/// A new row, encoded before it is known when it is committed and so due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingRow {
-    /// Up to and with the key `at`.
-    before: Vec<u8>,
-    after: Vec<u8>,
+    /// Due at the time zero.
+    encoded: Vec<u8>,
+    /// Where in it the value of `at` begins, a row's first key.
+    at: usize,
 }
 
 impl PendingRow {
     pub fn new(module: &str, source_id: &str, size: u32, version: ValueVersion) -> Self {
         /// The version byte, the map's tag and count, and the key.
         const AT_VALUE: usize = 1 + 5 + 2 + "at".len();
+        /// All but the two names: keys, tags, lengths and numbers.
+        const FIXED: usize = 96;
+        let mut encoded = Vec::with_capacity(FIXED + module.len() + source_id.len());
+        let row = RowFields {
+            module: Some(module),
+            state: RowState::Pending,
+            attempts: 0,
+            at_ms: 0,
+            error: None,
+            size,
+            source_id: Some(source_id),
+            replay: None,
+            unknown: &[],
+        };
+        row.encode_into(version, &mut encoded);
+        Self { encoded, at: version.prefix_bytes() + AT_VALUE }
+    }
+
+    /// The encoded row up to the value of `at`, and from behind it.
+    fn around_at(&self) -> (&[u8], &[u8]) {
         /// A time of zero, as an integer of one byte.
         const AT_ZERO: usize = 2;
-        let mut before = DeliveryRow::pending(module, source_id, size, 0).encode(version);
-        let mut after = before.split_off(version.prefix_bytes() + AT_VALUE);
-        after.drain(..AT_ZERO);
-        Self { before, after }
+        let (before, rest) = self.encoded.split_at_checked(self.at).unwrap_or_default();
+        (before, rest.get(AT_ZERO..).unwrap_or_default())
     }
 
     /// What [`DeliveryRow::encode`] gives for the row due at `at_ms`.
     pub fn bytes(&self, at_ms: u64) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.before.len() + self.after.len() + 16);
+        let mut out = Vec::with_capacity(self.encoded.len() + 16);
         self.write_stamped(at_ms, &mut out);
         out
     }
 
     /// Appends what [`DeliveryRow::encode`] gives for the row due at `at_ms`.
     pub fn write_stamped(&self, at_ms: u64, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.before);
+        let (before, after) = self.around_at();
+        out.extend_from_slice(before);
         TermWriter::bare(out).uint(at_ms);
-        out.extend_from_slice(&self.after);
+        out.extend_from_slice(after);
     }
 }

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::image::Image;
 use crate::oplog::Op;
 
 /// No drill writes a file near this size; a log that says so is damaged, and following it would eat the machine.
@@ -162,12 +163,14 @@ pub enum DiskError {
     SyncNeverBegan { token: u64 },
 }
 
-/// The disk of one recorded process, from an empty root directory on.
+/// The disk of one recorded process, from an empty root directory on or from what an earlier cut left.
 #[derive(Clone, Debug)]
 pub struct Disk {
     root: String,
     rule: NameRule,
     files: BTreeMap<u32, File>,
+    /// The recorder's numbers of files that were there before it, with ours.
+    found: BTreeMap<u32, u32>,
     current_names: Names,
     durable_names: Names,
     pending_names: Vec<Pending<NameChange>>,
@@ -185,6 +188,7 @@ impl Disk {
             root: root.to_owned(),
             rule,
             files: BTreeMap::new(),
+            found: BTreeMap::new(),
             current_names: names.clone(),
             durable_names: names,
             pending_names: Vec::new(),
@@ -192,6 +196,37 @@ impl Disk {
             operations: 0,
             forgotten_writes: 0,
         }
+    }
+
+    /// A durable directory `root` that holds what `image` shows: the disk a process is started on after a cut.
+    #[must_use]
+    pub fn holding(image: &Image<'_>, root: &str, rule: NameRule) -> Self {
+        let mut disk = Self::new(root, rule);
+        // The recorder numbers files from 1 up; those that were there before it are ours to number, from the top down.
+        let mut number = u32::MAX;
+        for path in image.paths() {
+            let node = match image.file(path) {
+                None => Node::Dir,
+                Some(bytes) => {
+                    let file = File {
+                        durable: bytes.to_vec(),
+                        current: bytes.to_vec(),
+                        ..File::default()
+                    };
+                    disk.files.insert(number, file);
+                    number -= 1;
+                    Node::File(number + 1)
+                }
+            };
+            disk.durable_names.insert(format!("{root}/{path}"), node);
+        }
+        disk.current_names = disk.durable_names.clone();
+        disk
+    }
+
+    /// The number we have for the recorder's number of a file.
+    fn ours(&self, file: u32) -> u32 {
+        self.found.get(&file).copied().unwrap_or(file)
     }
 
     /// Writes that a failed fsync marked clean: lost for ever if the power is cut, whatever is synced later.
@@ -213,6 +248,11 @@ impl Disk {
                     path: path.to_owned(),
                     node: Node::File(file),
                 });
+            }
+            Op::Found { file, path } => {
+                if let Some(Node::File(ours)) = self.current_names.get(path) {
+                    self.found.insert(file, *ours);
+                }
             }
             Op::Write { file, offset, bytes } => {
                 let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -259,7 +299,7 @@ impl Disk {
     }
 
     fn change_file(&mut self, file: u32, change: Change) {
-        let file = self.files.entry(file).or_default();
+        let file = self.files.entry(self.ours(file)).or_default();
         change.apply(&mut file.current);
         file.current_version += 1;
         file.pending.push(Pending { at: self.operations, change });
@@ -267,7 +307,7 @@ impl Disk {
 
     fn file_synced(&mut self, file: u32, token: u64) -> Result<(), DiskError> {
         let begun = self.end_sync(token)?;
-        let file = self.files.entry(file).or_default();
+        let file = self.files.entry(self.ours(file)).or_default();
         for change in take_before(&mut file.pending, begun.before) {
             change.apply(&mut file.durable);
             file.durable_version += 1;
@@ -297,7 +337,7 @@ impl Disk {
 
     fn sync_failed(&mut self, file: u32, token: u64) -> Result<(), DiskError> {
         let begun = self.end_sync(token)?;
-        if let Some(file) = self.files.get_mut(&file) {
+        if let Some(file) = self.files.get_mut(&self.ours(file)) {
             let forgotten = take_before(&mut file.pending, begun.before).len();
             self.forgotten_writes += u64::try_from(forgotten).unwrap_or(u64::MAX);
         }

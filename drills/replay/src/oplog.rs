@@ -31,6 +31,7 @@ pub enum Kind {
     Mark = 12,
     Extend = 13,
     SyncFailed = 15,
+    Found = 16,
 }
 
 impl Kind {
@@ -50,6 +51,7 @@ impl Kind {
             12 => Self::Mark,
             13 => Self::Extend,
             15 => Self::SyncFailed,
+            16 => Self::Found,
             _ => return None,
         };
         Some(kind)
@@ -61,6 +63,11 @@ impl Kind {
 pub enum Op<'a> {
     /// A path that was not there names a new, empty file.
     Create {
+        file: u32,
+        path: &'a str,
+    },
+    /// A file that was there before the recording began is used for the first time: `file` is its number from here on.
+    Found {
         file: u32,
         path: &'a str,
     },
@@ -186,6 +193,7 @@ fn decode_one(log: &[u8], offset: usize) -> Result<(Op<'_>, usize), OpLogError> 
     let (file, number) = (u32::from_le_bytes(*file), u64::from_le_bytes(*number));
     let op = match kind {
         Kind::Create => Op::Create { file, path: path(first)? },
+        Kind::Found => Op::Found { file, path: path(first)? },
         Kind::Write => Op::Write { file, offset: number, bytes: first },
         Kind::Truncate => Op::Truncate { file, length: number },
         Kind::Extend => Op::Extend { file, length: number },
@@ -228,6 +236,7 @@ mod tests {
         encode(&mut log, Kind::MakeDir, 0, 0, b"/r/d", b"");
         encode(&mut log, Kind::RemoveDir, 0, 0, b"/r/d", b"");
         encode(&mut log, Kind::Mark, 0, 0, b"A 1\n", b"");
+        encode(&mut log, Kind::Found, 2, 0, b"/r/old", b"");
         log
     }
 
@@ -251,6 +260,7 @@ mod tests {
                 Op::MakeDir { path: "/r/d" },
                 Op::RemoveDir { path: "/r/d" },
                 Op::Mark { bytes: b"A 1\n" },
+                Op::Found { file: 2, path: "/r/old" },
             ])
         );
     }

@@ -442,3 +442,38 @@ fn a_mirror_writes_only_what_changed_and_ends_equal_to_a_fresh_one() {
     assert_eq!(show(&disk), 2);
     assert!(!scratch.path().join("mirror/d").exists());
 }
+
+#[test]
+fn a_disk_goes_on_from_what_an_earlier_cut_left() {
+    let mut before = after(
+        NameRule::Strict,
+        &[
+            Op::MakeDir { path: "/r/d" },
+            create(1, "/r/d/a"),
+            write(1, 0, "old"),
+            create(2, "/r/d/b"),
+            write(2, 0, "gone"),
+        ],
+    );
+    before.apply(&write(2, 0, "kept")).unwrap();
+    let image = before.image(Policy::KeepAll, &mut Rng::new(1));
+    let mut disk = Disk::holding(&image, "/other", NameRule::Strict);
+    assert_eq!(dropped(&disk), files(&[("d/a", "old"), ("d/b", "kept")]), "all of it is durable");
+    // The recorder's number 1 is another file than the first recording's, and is used under a name it was moved to.
+    for op in [
+        Op::Rename { from: "/other/d/b", to: "/other/d/c" },
+        Op::Found { file: 1, path: "/other/d/c" },
+        write(1, 4, " and more"),
+        create(2, "/other/d/b"),
+        write(2, 0, "new"),
+        Op::Found { file: 3, path: "/other/never heard of" },
+    ] {
+        disk.apply(&op).unwrap();
+    }
+    assert_eq!(dropped(&disk), files(&[("d/a", "old"), ("d/b", "kept")]));
+    let all = [("d/a", "old"), ("d/b", "new"), ("d/c", "kept and more")];
+    assert_eq!(cut(&disk, Policy::KeepAll, 1), files(&all));
+    disk.apply(&begin(1, 7)).unwrap();
+    disk.apply(&end(1, 7)).unwrap();
+    assert_eq!(dropped(&disk), files(&[("d/a", "old"), ("d/b", "kept and more")]));
+}

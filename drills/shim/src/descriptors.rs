@@ -46,10 +46,14 @@ unsafe fn open_hooked(directory: c_int, path: *const c_char, flags: c_int, mode:
         records.opened(fd, Target::Directory { path: absolute.into() });
         return fd;
     }
-    let number = records.number_of(&absolute);
-    if creates {
+    let number = if creates {
+        let (number, _) = records.number_of(&absolute);
         recorder.log(&mut records, Kind::Create, number, 0, &absolute, b"");
-    } else if flags & libc::O_TRUNC != 0 {
+        number
+    } else {
+        recorder.existing(&mut records, &absolute)
+    };
+    if !creates && flags & libc::O_TRUNC != 0 {
         recorder.log(&mut records, Kind::Truncate, number, 0, b"", b"");
     }
     records.opened(fd, Target::File { number, appends: flags & libc::O_APPEND != 0 });

@@ -6,7 +6,7 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `DRILL_ROOT` | the directory to record: absolute, without symbolic links, **empty when the process starts**. Unset: the library does nothing |
+//! | `DRILL_ROOT` | the directory to record: absolute, without symbolic links. A replay must know what it held when the process started. Unset: the library does nothing |
 //! | `DRILL_LOG` | the operation log, opened for append. Unset: faults only |
 //! | `DRILL_MARK` | writes to this file are also logged as marks: a ledger line, ordered with the disk operations |
 //! | `DRILL_CTL` | the control page (`ankusa_drills_replay::control`): faults and delays, changeable while the process runs |

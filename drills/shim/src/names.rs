@@ -66,6 +66,7 @@ impl Renaming {
             Kind::MakeDir
             | Kind::RemoveDir
             | Kind::Create
+            | Kind::Found
             | Kind::Write
             | Kind::Truncate
             | Kind::Extend

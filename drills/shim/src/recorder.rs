@@ -107,6 +107,15 @@ impl Recorder {
         Some((records, target))
     }
 
+    /// The number of the file at a path that was there already. The log says when it is given one only now.
+    pub(crate) fn existing(&self, records: &mut Records, path: &[u8]) -> u32 {
+        let (number, is_new) = records.number_of(path);
+        if is_new {
+            self.log(records, Kind::Found, number, 0, path, b"");
+        }
+        number
+    }
+
     /// Appends one record to the log.
     pub(crate) fn log(
         &self,
@@ -131,14 +140,14 @@ impl Recorder {
 }
 
 impl Records {
-    /// The number of the file at a path, given one now if it has none.
-    pub(crate) fn number_of(&mut self, path: &[u8]) -> u32 {
+    /// The number of the file at a path, and whether it is given one only now.
+    pub(crate) fn number_of(&mut self, path: &[u8]) -> (u32, bool) {
         if let Some(number) = self.numbers.get(path) {
-            return *number;
+            return (*number, false);
         }
         self.last_number += 1;
         self.numbers.insert(path.to_vec(), self.last_number);
-        self.last_number
+        (self.last_number, true)
     }
 
     /// A token that pairs the beginning of a sync with its end.
@@ -197,9 +206,11 @@ impl Records {
         }
     }
 
+    /// A file without a number is found under either name when it is used.
     pub(crate) fn linked(&mut self, from: &[u8], to: &[u8]) {
-        let number = self.number_of(from);
-        self.numbers.insert(to.to_vec(), number);
+        if let Some(number) = self.numbers.get(from).copied() {
+            self.numbers.insert(to.to_vec(), number);
+        }
     }
 
     pub(crate) fn unlinked(&mut self, path: &[u8]) {

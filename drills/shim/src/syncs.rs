@@ -117,7 +117,7 @@ unsafe extern "C" fn truncate(path: *const c_char, length: off_t) -> c_int {
     let mut records = recorder.lock();
     let result = truncate();
     if result == 0 {
-        let number = records.number_of(&absolute);
+        let number = recorder.existing(&mut records, &absolute);
         recorder.log(
             &mut records,
             Kind::Truncate,

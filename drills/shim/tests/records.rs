@@ -78,6 +78,7 @@ fn tell(op: &Op<'_>) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match *op {
         Op::Create { file, path } => format!("create {file} {path}"),
+        Op::Found { file, path } => format!("found {file} {path}"),
         Op::Write { file, offset, bytes } => format!("write {file} @{offset} {}", text(bytes)),
         Op::Truncate { file, length } => format!("truncate {file} {length}"),
         Op::Extend { file, length } => format!("extend {file} {length}"),

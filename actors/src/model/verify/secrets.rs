@@ -128,5 +128,10 @@ fn sign(mut mac: impl Mac, parts: &[&[u8]], encoding: Encoding) -> String {
 fn hex(bytes: &[u8]) -> String {
     let digit =
         |nibble: u8| char::from(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 });
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        text.push(digit(byte >> 4));
+        text.push(digit(byte & 0xf));
+    }
+    text
 }

@@ -111,6 +111,9 @@ fn acked_is_kept(
 }
 
 fn refused_is_forgotten(request: &Request, world: &World<'_>, findings: &mut Findings) {
+    if !world.ids_of.contains_key(&request.body) {
+        return;
+    }
     for sighting in world.sightings.iter().filter(|sighting| sighting.body == request.body) {
         let (place, id) = (sighting.place, sighting.id);
         findings.add(

@@ -1,6 +1,7 @@
 //! A recording as a timeline: which operations can be cut at, and what had been promised at each.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use ankusa_drills_check::{Delivery, Outcome, Request};
 use ankusa_drills_replay::Op;
@@ -17,19 +18,29 @@ pub struct Cut {
     pub end: usize,
 }
 
+/// What had happened before a recording began.
+#[derive(Clone, Debug, Default)]
+pub struct Past {
+    /// Requests, each with the outcome it will always have.
+    pub requests: Vec<Request>,
+    pub deliveries: Vec<Delivery>,
+}
+
 /// The journal of a recording, in the order of its operations.
 #[derive(Debug)]
 pub struct Timeline {
+    past: Past,
     plan: LoadPlan,
-    requests: u64,
+    /// The numbers of the requests that were sent while it was recorded.
+    numbers: Range<u64>,
     events: BTreeMap<usize, Event>,
     cuts: Vec<Cut>,
 }
 
 impl Timeline {
-    /// Reads the marks of a log in which requests `0..requests` of the plan were sent.
+    /// Reads the marks of a log in which the requests `numbers` of the plan were sent.
     #[must_use]
-    pub fn new(ops: &[Op<'_>], plan: LoadPlan, requests: u64) -> Self {
+    pub fn new(ops: &[Op<'_>], plan: LoadPlan, numbers: Range<u64>, past: Past) -> Self {
         let mut events = BTreeMap::new();
         let mut cuts = Vec::new();
         let mut begin = 0;
@@ -42,7 +53,7 @@ impl Timeline {
             }
         }
         cuts.push(Cut { begin, end: ops.len() });
-        Self { plan, requests, events, cuts }
+        Self { past, plan, numbers, events, cuts }
     }
 
     /// Every moment at which the disk is about to change, and the end.
@@ -51,14 +62,26 @@ impl Timeline {
         &self.cuts
     }
 
-    /// What clients knew at a cut. Whatever had not been answered is unknown.
+    /// Where in the log the first client was answered; the end of the log if none was.
+    #[must_use]
+    pub fn first_answer(&self) -> usize {
+        let answers = |event: &Event| matches!(event, Event::Answered { .. });
+        let first = self.events.iter().find(|(_, event)| answers(event));
+        first.map_or(usize::MAX, |(at, _)| *at)
+    }
+
+    /// What clients knew at a cut, of all that is in `requests` (see [`Self::unanswered`]). Whatever had not been answered
+    /// is unknown.
     #[must_use]
     pub fn requests_at(&self, cut: Cut, requests: &[Request]) -> Vec<Request> {
         let mut known = requests.to_vec();
+        let place = |number: u64| {
+            let place = usize::try_from(number.checked_sub(self.numbers.start)?).ok()?;
+            Some(self.past.requests.len() + place)
+        };
         for (_, event) in self.events.range(..cut.end) {
             if let Event::Answered { number, outcome } = event
-                && let Some(request) =
-                    usize::try_from(*number).ok().and_then(|number| known.get_mut(number))
+                && let Some(request) = place(*number).and_then(|place| known.get_mut(place))
             {
                 request.outcome = outcome.clone();
             }
@@ -66,10 +89,11 @@ impl Timeline {
         known
     }
 
-    /// Every request of the recording, unanswered.
+    /// Every request of the past as it was answered, then every request of the recording, unanswered.
     #[must_use]
     pub fn unanswered(&self) -> Vec<Request> {
-        (0..self.requests).map(|number| self.plan.request(number, Outcome::Unknown)).collect()
+        let new = self.numbers.clone().map(|number| self.plan.request(number, Outcome::Unknown));
+        self.past.requests.iter().cloned().chain(new).collect()
     }
 
     /// What the sink saw before a cut, as the strictest judge would have it.
@@ -79,8 +103,8 @@ impl Timeline {
     /// Such a delivery was seen, and does not count as accepted.
     #[must_use]
     pub fn deliveries_at(&self, cut: Cut) -> Vec<Delivery> {
-        let mut acked: BTreeSet<&str> = BTreeSet::new();
-        let mut deliveries = Vec::new();
+        let mut acked: BTreeSet<&str> = self.past.requests.iter().filter_map(acked_id).collect();
+        let mut deliveries = self.past.deliveries.clone();
         for (at, event) in self.events.range(..cut.end) {
             match event {
                 Event::Answered { outcome: Outcome::Acked { id }, .. } => {
@@ -100,6 +124,13 @@ impl Timeline {
     }
 }
 
+fn acked_id(request: &Request) -> Option<&str> {
+    match &request.outcome {
+        Outcome::Acked { id } => Some(id),
+        Outcome::Refused | Outcome::Unknown => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use ankusa_drills_check::Digest;
@@ -111,6 +142,10 @@ mod tests {
     }
 
     fn timeline(events: &[Option<Event>]) -> Timeline {
+        timeline_after(Past::default(), 0..3, events)
+    }
+
+    fn timeline_after(past: Past, numbers: Range<u64>, events: &[Option<Event>]) -> Timeline {
         let marks: Vec<Option<String>> =
             events.iter().map(|event| event.as_ref().map(Event::to_mark)).collect();
         let ops: Vec<Op<'_>> = marks
@@ -120,7 +155,7 @@ mod tests {
                 None => Op::SyncBegin { file: 1, token: 1 },
             })
             .collect();
-        Timeline::new(&ops, LoadPlan { seed: 1 }, 3)
+        Timeline::new(&ops, LoadPlan { seed: 1 }, numbers, past)
     }
 
     fn acked(number: u64, id: &str) -> Option<Event> {
@@ -168,5 +203,26 @@ mod tests {
             timeline.deliveries_at(timeline.cuts()[1]),
             [seen("a", true), seen("b", true), seen("c", true)]
         );
+    }
+
+    #[test]
+    fn a_recording_goes_on_from_its_past() {
+        let plan = LoadPlan { seed: 1 };
+        let id = "old".to_owned();
+        let requests =
+            vec![plan.request(0, Outcome::Acked { id }), plan.request(1, Outcome::Unknown)];
+        let past = Past { requests: requests.clone(), deliveries: vec![seen("gone", true)] };
+        let delivered = Some(Event::Seen(seen("old", true)));
+        let timeline = timeline_after(past, 5..7, &[delivered, None, acked(6, "new"), None]);
+        assert_eq!(timeline.first_answer(), 2);
+        let [first, second, _] = timeline.cuts() else { panic!("{:?}", timeline.cuts()) };
+        let known = timeline.requests_at(*second, &timeline.unanswered());
+        assert_eq!(known[..2], requests);
+        let outcomes: Vec<Outcome> =
+            known.into_iter().skip(2).map(|request| request.outcome).collect();
+        assert_eq!(outcomes, [Outcome::Unknown, Outcome::Acked { id: "new".to_owned() }]);
+        let gone = seen("gone", true);
+        assert_eq!(timeline.deliveries_at(*first), [gone.clone(), seen("old", false)]);
+        assert_eq!(timeline.deliveries_at(*second), [gone, seen("old", true)]);
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ankusa_drills_check::{Evidence, Moment, SeqHistory, judge};
-use ankusa_drills_replay::{Disk, Mirror, Policy, Rng};
+use ankusa_drills_check::{Evidence, Moment, judge};
+use ankusa_drills_replay::{Mirror, Rng};
 
-use super::images::{Finding, NAME_RULE, POLICIES, Recording, What, image_rng};
+use super::images::{Finding, Recording, Shot, What};
 use super::timeline::Cut;
 use crate::drill::{Broken, CannotInject, OrCannot};
 use crate::journal::Journal;
@@ -18,40 +18,50 @@ use crate::worker::Worker;
 /// Longest wait for a restarted node to deliver what it owes.
 const DRAINED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Starts a node on `count` images drawn from the seed. Answers what was wrong.
+/// Images of `cuts` drawn from the seed, to start a node on.
+#[must_use]
+pub fn draw(recording: Recording<'_>, cuts: &[Cut], count: usize) -> Vec<Shot> {
+    let mut rng = Rng::new(recording.seed.rotate_left(41));
+    let mut drawn = Vec::new();
+    for _ in 0..count {
+        let cut = cuts.get(rng.up_to(cuts.len().saturating_sub(1)));
+        let policy = recording.policies.get(rng.up_to(recording.policies.len().saturating_sub(1)));
+        let draw = rng.below(recording.draws);
+        drawn.extend(cut.zip(policy).map(|(cut, policy)| Shot {
+            cut: *cut,
+            policy: *policy,
+            draw,
+        }));
+    }
+    drawn
+}
+
+/// Starts a node on each of these images. Answers what was wrong.
 ///
 /// # Errors
 /// When an image cannot be built, or no node be started at all.
 pub async fn judge_some(
     recording: Recording<'_>,
-    count: usize,
+    mut shots: Vec<Shot>,
     scratch: &Scratch,
 ) -> Result<Vec<Finding>, CannotInject> {
-    let mut rng = Rng::new(recording.seed.rotate_left(41));
-    let mut drawn: Vec<(Cut, Policy)> = Vec::new();
-    let cuts = recording.timeline.cuts();
-    for _ in 0..count {
-        let cut = cuts.get(rng.up_to(cuts.len().saturating_sub(1)));
-        let policy = POLICIES.get(rng.up_to(POLICIES.len() - 1));
-        drawn.extend(cut.zip(policy).map(|(cut, policy)| (*cut, *policy)));
-    }
-    drawn.sort_by_key(|(cut, _)| cut.end);
-    let mut disk = Disk::new(&recording.root.display().to_string(), NAME_RULE);
+    shots.sort_by_key(|shot| (shot.cut.end, shot.draw));
+    let mut disk = recording.base.clone();
     let mut replayed = 0;
     let mut findings = Vec::new();
-    for (index, (cut, policy)) in drawn.into_iter().enumerate() {
-        for op in recording.ops.get(replayed..cut.end).unwrap_or_default() {
+    for (index, shot) in shots.into_iter().enumerate() {
+        for op in recording.ops.get(replayed..shot.cut.end).unwrap_or_default() {
             disk.apply(op).or_cannot("replay the recording")?;
         }
-        replayed = cut.end;
+        replayed = shot.cut.end;
         let directory = scratch.subdirectory(&format!("restart-{index}"))?;
         let data_dir = directory.join("data");
         let mut mirror = Mirror::new(&data_dir).or_cannot("prepare a directory for an image")?;
         mirror
-            .show(&disk.image(policy, &mut image_rng(recording.seed, cut, policy)))
+            .show(&disk.image(shot.policy, &mut shot.rng(recording.seed)))
             .or_cannot("build an image")?;
-        let found = restart(recording, cut, &directory, &data_dir, scratch).await?;
-        findings.extend(found.map(|what| Finding { cut, policy, restarted: true, what }));
+        let found = restart(recording, shot.cut, &directory, &data_dir, scratch).await?;
+        findings.extend(found.map(|what| Finding { shot, restarted: true, what }));
         std::fs::remove_dir_all(&directory).or_cannot("remove an image")?;
     }
     Ok(findings)
@@ -66,7 +76,7 @@ async fn restart(
     data_dir: &std::path::Path,
     scratch: &Scratch,
 ) -> Result<Option<What>, CannotInject> {
-    let mut history = SeqHistory::default();
+    let mut history = recording.history.clone();
     let reader = Reader::new(&scratch.subdirectory("logs-restart")?);
     if let Ok(dump) = reader.dump(&store_below(data_dir)) {
         history.learn(&dump);
@@ -78,7 +88,7 @@ async fn restart(
         Err(NotReady::CannotStart(error)) => {
             return Err(CannotInject(format!("cannot start the node: {error}")));
         }
-        Err(down) => return Ok(Some(What::Unreadable(down.to_string()))),
+        Err(down) => return Ok(Some(What::Unreadable(down.brief()))),
     };
     let drained = node.drain(DRAINED_WITHIN).await?;
     let dump = node.settled_dump().await?;

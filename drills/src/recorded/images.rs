@@ -13,29 +13,56 @@ use crate::node::store_below;
 use crate::reader::{CannotRead, Reader};
 use crate::scratch::Scratch;
 
-/// What a cut leaves, in the shapes this drill looks at. Pages written back out of order are another drill's: the
-/// documented recovery mode refuses some of them.
-pub const POLICIES: [Policy; 4] =
-    [Policy::DropUnsynced, Policy::KeepAll, Policy::Torn512, Policy::ZeroTail];
-
 /// A name survives only where its directory was synced: harsher than ext4 or XFS, and what POSIX promises.
 pub const NAME_RULE: NameRule = NameRule::Strict;
 
 /// A recording, and what is asked of it.
 #[derive(Clone, Copy)]
 pub struct Recording<'a> {
-    /// The recorded directory: a node's data directory.
-    pub root: &'a Path,
+    /// The recorded directory, a node's data directory, as it was before the first operation.
+    pub base: &'a Disk,
     pub ops: &'a [Op<'a>],
     pub timeline: &'a Timeline,
+    /// What earlier stores of the same node had made durable.
+    pub history: &'a SeqHistory,
     pub seed: u64,
+    /// In what shapes a cut leaves the disk.
+    pub policies: &'a [Policy],
+    /// How many images are drawn of each cut and shape.
+    pub draws: u64,
+}
+
+/// One image of a recording.
+#[derive(Clone, Copy, Debug)]
+pub struct Shot {
+    pub cut: Cut,
+    pub policy: Policy,
+    pub draw: u64,
+}
+
+impl Shot {
+    /// Where it was taken, in words.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let (at, policy) = (self.cut.end, self.policy.name());
+        let drawn = if self.draw > 0 { format!(" {}", self.draw + 1) } else { String::new() };
+        format!("cut at operation {at}, {policy}{drawn}")
+    }
+
+    /// What the image is drawn with: the same whichever thread builds it, and whatever was looked at before.
+    #[must_use]
+    pub fn rng(&self, seed: u64) -> Rng {
+        let at = u64::try_from(self.cut.end).unwrap_or(0);
+        Rng::new(
+            seed.rotate_left(17) ^ (self.draw << 48) ^ (at << 8) ^ u64::from(self.policy as u8),
+        )
+    }
 }
 
 /// What is wrong with one image.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    pub cut: Cut,
-    pub policy: Policy,
+    pub shot: Shot,
     /// Whether a node had been started on the image.
     pub restarted: bool,
     pub what: What,
@@ -45,9 +72,8 @@ impl Finding {
     /// Where it was found, in words.
     #[must_use]
     pub fn place(&self) -> String {
-        let (at, policy) = (self.cut.end, self.policy.name());
         let restarted = if self.restarted { ", node restarted" } else { "" };
-        format!("cut at operation {at}, {policy}{restarted}")
+        format!("{}{restarted}", self.shot.place())
     }
 }
 
@@ -65,6 +91,8 @@ pub struct Outcome {
     pub images: BTreeMap<&'static str, u64>,
     /// Images of other bytes than the one before them under their policy: those that had to be opened.
     pub opened: u64,
+    /// Images whose log is damaged in its middle, which an honest cut can do. They were judged as far as they read.
+    pub damaged: Vec<Shot>,
     pub findings: Vec<Finding>,
 }
 
@@ -74,31 +102,23 @@ impl Outcome {
             *self.images.entry(policy).or_default() += images;
         }
         self.opened += other.opened;
+        self.damaged.extend(other.damaged);
         self.findings.extend(other.findings);
     }
 }
 
-/// The seed of one image: the same whichever thread builds it, and whatever was looked at before.
-#[must_use]
-pub fn image_rng(seed: u64, cut: Cut, policy: Policy) -> Rng {
-    let at = u64::try_from(cut.end).unwrap_or(0);
-    Rng::new(seed.rotate_left(17) ^ (at << 8) ^ u64::from(policy as u8))
-}
-
-/// Judges the images of every `stride`th cut, on every processor.
+/// Judges every image of these cuts, on every processor.
 ///
 /// # Errors
 /// When an image cannot be built.
 pub fn judge_all(
     recording: Recording<'_>,
-    stride: usize,
+    cuts: &[Cut],
     scratch: &Scratch,
 ) -> Result<Outcome, CannotInject> {
-    let cuts: Vec<Cut> = recording.timeline.cuts().iter().copied().step_by(stride.max(1)).collect();
     let workers = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut outcome = Outcome::default();
     thread::scope(|scope| {
-        let cuts = &cuts;
         let spawned: Vec<_> = (0..workers)
             .map(|worker| {
                 let mine = cuts.iter().copied().skip(worker).step_by(workers);
@@ -111,7 +131,8 @@ pub fn judge_all(
                 .map_err(|_| CannotInject("judge the images: a judge panicked".to_owned()))?;
             outcome.add(judged?);
         }
-        outcome.findings.sort_by_key(|finding| finding.cut.end);
+        outcome.findings.sort_by_key(|finding| finding.shot.cut.end);
+        outcome.damaged.sort_by_key(|shot| (shot.cut.end, shot.draw));
         Ok(outcome)
     })
 }
@@ -131,7 +152,32 @@ struct View {
     policy: Policy,
     mirror: Mirror,
     /// What the image on show holds. Nothing before the first.
-    read: Option<Result<Dump, String>>,
+    read: Option<Read>,
+}
+
+/// What came of reading an image.
+enum Read {
+    Whole(Dump),
+    /// Up to a damage of the log.
+    Damaged(Dump),
+    Refused(String),
+}
+
+impl Read {
+    /// A cut that reorders pages may damage the log in its middle, and what was synced is all before that. Any other shape
+    /// leaves a log whose end alone is torn.
+    fn of(reader: &Reader, store: &Path, policy: Policy) -> Self {
+        match reader.dump(store) {
+            Ok(dump) => Self::Whole(dump),
+            Err(CannotRead::Refused(error)) if policy == Policy::PageReorder => {
+                match reader.dump_to_damage(store) {
+                    Ok(dump) => Self::Damaged(dump),
+                    Err(other) => Self::Refused(format!("{error}; and {other}")),
+                }
+            }
+            Err(error) => Self::Refused(error.to_string()),
+        }
+    }
 }
 
 impl<'a> Bench<'a> {
@@ -140,13 +186,14 @@ impl<'a> Bench<'a> {
         scratch: &Scratch,
         worker: usize,
     ) -> Result<Self, CannotInject> {
-        let views: Result<Vec<View>, CannotInject> = POLICIES
-            .into_iter()
+        let views: Result<Vec<View>, CannotInject> = recording
+            .policies
+            .iter()
             .map(|policy| {
                 let directory =
                     scratch.subdirectory(&format!("images-{worker}-{}", policy.name()))?;
                 Ok(View {
-                    policy,
+                    policy: *policy,
                     mirror: Mirror::new(&directory).or_cannot("prepare a directory for images")?,
                     read: None,
                 })
@@ -154,7 +201,7 @@ impl<'a> Bench<'a> {
             .collect();
         Ok(Self {
             recording,
-            disk: Disk::new(&recording.root.display().to_string(), NAME_RULE),
+            disk: recording.base.clone(),
             replayed: 0,
             views: views?,
             unanswered: recording.timeline.unanswered(),
@@ -168,38 +215,38 @@ impl<'a> Bench<'a> {
             self.replay_to(cut)?;
             let requests = self.recording.timeline.requests_at(cut, &self.unanswered);
             let deliveries = self.recording.timeline.deliveries_at(cut);
-            let history = SeqHistory::default();
             for view in &mut self.views {
-                let image = self
-                    .disk
-                    .image(view.policy, &mut image_rng(self.recording.seed, cut, view.policy));
-                let changed = view.mirror.show(&image).or_cannot("build an image")? > 0;
-                let read = match view.read.take().filter(|_| !changed) {
-                    Some(read) => read,
-                    None => {
+                for draw in 0..self.recording.draws {
+                    let shot = Shot { cut, policy: view.policy, draw };
+                    let image = self.disk.image(view.policy, &mut shot.rng(self.recording.seed));
+                    let changed = view.mirror.show(&image).or_cannot("build an image")? > 0;
+                    let read = view.read.take().filter(|_| !changed).unwrap_or_else(|| {
                         outcome.opened += 1;
-                        self.reader
-                            .dump(&store_below(view.mirror.directory()))
-                            .map_err(|error: CannotRead| error.to_string())
-                    }
-                };
-                *outcome.images.entry(view.policy.name()).or_default() += 1;
-                let what = match &read {
-                    Err(error) => Some(What::Unreadable(error.clone())),
-                    Ok(dump) => {
-                        let evidence = Evidence {
-                            requests: &requests,
-                            deliveries: &deliveries,
-                            dump,
-                            history: &history,
-                            moment: Moment::Crash,
-                        };
-                        Broken::by(judge(&evidence)).map(What::Broken)
-                    }
-                };
-                view.read = Some(read);
-                let (policy, restarted) = (view.policy, false);
-                outcome.findings.extend(what.map(|what| Finding { cut, policy, restarted, what }));
+                        let store = store_below(view.mirror.directory());
+                        Read::of(&self.reader, &store, view.policy)
+                    });
+                    *outcome.images.entry(view.policy.name()).or_default() += 1;
+                    let what = match &read {
+                        Read::Refused(error) => Some(What::Unreadable(error.clone())),
+                        Read::Whole(dump) | Read::Damaged(dump) => {
+                            let evidence = Evidence {
+                                requests: &requests,
+                                deliveries: &deliveries,
+                                dump,
+                                history: self.recording.history,
+                                moment: Moment::Crash,
+                            };
+                            Broken::by(judge(&evidence)).map(What::Broken)
+                        }
+                    };
+                    outcome.damaged.extend(matches!(read, Read::Damaged(_)).then_some(shot));
+                    view.read = Some(read);
+                    outcome.findings.extend(what.map(|what| Finding {
+                        shot,
+                        restarted: false,
+                        what,
+                    }));
+                }
             }
         }
         Ok(outcome)

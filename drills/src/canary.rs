@@ -1,0 +1,13 @@
+//! The rules that can be broken on purpose, and whether this build breaks one.
+
+/// Every canary: its feature, and whether this build carries it.
+pub const ALL: [(&str, bool); 2] = [
+    ("canary-ack-before-apply", cfg!(feature = "canary-ack-before-apply")),
+    ("canary-ack-before-sync", cfg!(feature = "canary-ack-before-sync")),
+];
+
+/// The canaries this build carries. None, but for a build that is to be caught.
+#[must_use]
+pub fn carried() -> Vec<&'static str> {
+    ALL.into_iter().filter(|(_, carried)| *carried).map(|(name, _)| name).collect()
+}

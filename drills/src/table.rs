@@ -1,0 +1,149 @@
+//! The table of drills: one row a drill. What is listed, run, run in CI and tried on canaries is what stands here.
+
+use crate::drill::{Ci, Drill, Form, Needs};
+use crate::{
+    clock, crash_tree, cut_every_op, cut_reorder, dead_disk, drain, full_disk, kill9,
+    kill9_every_op, pause, slow_disk,
+};
+
+/// Every drill there is. CI runs them in this order.
+pub const DRILLS: &[Drill] = &[
+    Drill {
+        name: "kill9",
+        what: "SIGKILL at a random moment under load, restart, again: every 201 is delivered, no refused hook ever is",
+        cycles_are: "kills",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::cycles(3), budget_s: 25 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: kill9::run,
+    },
+    Drill {
+        name: "cut_every_op",
+        what: "a power cut at every operation on the disk, unsynced bytes dropped, kept, torn or zeroed: every image opens and keeps every promise",
+        cycles_are: "images, about",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::cycles(1_200), budget_s: 60 }),
+        canaries: &["canary-ack-before-apply", "canary-ack-before-sync"],
+        canary_form: Form::stride(24),
+        run: cut_every_op::run,
+    },
+    Drill {
+        name: "cut_reorder",
+        what: "a power cut at every operation, unsynced pages on the disk in any order: nothing acked is lost and no operator is needed",
+        cycles_are: "images, about",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::cycles(600), budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: cut_reorder::run,
+    },
+    Drill {
+        name: "kill9_every_op",
+        what: "what a SIGKILL at each operation on the disk leaves: every image keeps every promise",
+        cycles_are: "images, about",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::cycles(800), budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::cycles(600),
+        run: kill9_every_op::run,
+    },
+    Drill {
+        name: "crash_tree",
+        what: "every child of the supervision tree panics under load: every caller is answered or closed, nothing acked is lost",
+        cycles_are: "panics",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: crash_tree::run,
+    },
+    Drill {
+        name: "drain",
+        what: "SIGTERM under full load with slow sinks: no accepted request stays unanswered, exit 0, nothing acked is lost",
+        cycles_are: "stops",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: drain::run,
+    },
+    Drill {
+        name: "pause",
+        what: "SIGSTOP and SIGCONT at random moments under load: nothing acked is lost, no false alarm",
+        cycles_are: "pauses",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: pause::run,
+    },
+    Drill {
+        name: "slow_disk",
+        what: "fsyncs of 50 and 500 ms, and one that stalls: taken at the disk's pace, refused in the stall, no pile-up",
+        cycles_are: "rounds",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: slow_disk::run,
+    },
+    Drill {
+        name: "dead_disk",
+        what: "EIO on every write for a while: refused meanwhile, taken again by itself, nothing lost, no ghosts",
+        cycles_are: "faults",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: dead_disk::run,
+    },
+    Drill {
+        name: "full_disk",
+        what: "192 MiB filled under load and freed, a restart while full: refused meanwhile, taken again by itself, nothing lost",
+        cycles_are: "rounds",
+        needs: Needs::UserNamespace,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: full_disk::run,
+    },
+    Drill {
+        name: "clock",
+        what: "the wall clock jumps back an hour, ahead two, ahead 30 days under load: no hook is stranded or lost",
+        cycles_are: "rounds",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: clock::run,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::canary;
+    use crate::ci::LIMIT;
+
+    #[test]
+    fn the_budgets_of_ci_add_up_to_at_most_its_limit() {
+        let budget_s: u64 = DRILLS.iter().filter_map(|drill| drill.ci).map(|ci| ci.budget_s).sum();
+        assert!(budget_s <= LIMIT.as_secs(), "{budget_s} s of {LIMIT:?}");
+    }
+
+    #[test]
+    fn every_canary_there_is_has_a_drill_that_must_catch_it() {
+        let caught: BTreeSet<&str> =
+            DRILLS.iter().flat_map(|drill| drill.canaries).copied().collect();
+        assert_eq!(caught, canary::ALL.into_iter().map(|(name, _)| name).collect());
+    }
+
+    #[test]
+    fn names_are_given_once() {
+        let names: BTreeSet<&str> = DRILLS.iter().map(|drill| drill.name).collect();
+        assert_eq!(names.len(), DRILLS.len());
+    }
+}
