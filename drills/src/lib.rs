@@ -19,6 +19,7 @@
 //! | [`slow_disk`], [`dead_disk`] | fsyncs that take long, or fail with every write for a while |
 //! | [`full_disk`] | a small disk ([`tiny_disk`]) that fills up under load and is freed |
 //! | [`clock`] | the wall clock jumps back and ahead under load |
+//! | [`starve`] | too few descriptors, short files, no memory, crowds of idle connections |
 //! | [`stage`] | what those share: one store, its clients and sink, and the judge |
 //! | [`faults`], [`watch`] | faults of a disk that are switched at run time; what `/ready` says meanwhile |
 //! | [`node`] | a node process: configuration, start, kill, dump |
@@ -52,6 +53,7 @@ pub mod scratch;
 pub mod series;
 pub mod slow_disk;
 pub mod stage;
+pub mod starve;
 pub mod table;
 pub mod timings;
 pub mod tiny_disk;

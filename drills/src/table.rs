@@ -3,7 +3,7 @@
 use crate::drill::{Ci, Drill, Form, Needs};
 use crate::{
     clock, crash_tree, cut_every_op, cut_reorder, dead_disk, drain, full_disk, kill9,
-    kill9_every_op, pause, slow_disk,
+    kill9_every_op, pause, slow_disk, starve,
 };
 
 /// Every drill there is. CI runs them in this order.
@@ -117,6 +117,16 @@ pub const DRILLS: &[Drill] = &[
         canaries: &[],
         canary_form: Form::DEFAULT,
         run: clock::run,
+    },
+    Drill {
+        name: "starve",
+        what: "too few descriptors, files that may not grow, no memory, idle and slow crowds: refuses or sheds, keeps what it acked",
+        cycles_are: "rounds",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: starve::run,
     },
 ];
 
