@@ -20,6 +20,8 @@
 //! | [`full_disk`] | a small disk ([`tiny_disk`]) that fills up under load and is freed |
 //! | [`clock`] | the wall clock jumps back and ahead under load |
 //! | [`starve`] | too few descriptors, short files, no memory, crowds of idle connections |
+//! | [`cut_fuse`] | live power cuts on a file system that forgets ([`forgetful`]) |
+//! | [`keeper`] | mounts that nobody else sees and that are gone with the drill |
 //! | [`stage`] | what those share: one store, its clients and sink, and the judge |
 //! | [`faults`], [`watch`] | faults of a disk that are switched at run time; what `/ready` says meanwhile |
 //! | [`node`] | a node process: configuration, start, kill, dump |
@@ -34,14 +36,17 @@ pub mod clock;
 pub mod control;
 pub mod crash_tree;
 pub mod cut_every_op;
+pub mod cut_fuse;
 pub mod cut_reorder;
 pub mod dead_disk;
 pub mod drain;
 pub mod drill;
 pub mod faults;
+pub mod forgetful;
 pub mod full_disk;
 pub mod http;
 pub mod journal;
+pub mod keeper;
 pub mod kill9;
 pub mod kill9_every_op;
 pub mod load;

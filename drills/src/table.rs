@@ -2,7 +2,7 @@
 
 use crate::drill::{Ci, Drill, Form, Needs};
 use crate::{
-    clock, crash_tree, cut_every_op, cut_reorder, dead_disk, drain, full_disk, kill9,
+    clock, crash_tree, cut_every_op, cut_fuse, cut_reorder, dead_disk, drain, full_disk, kill9,
     kill9_every_op, pause, slow_disk, starve,
 };
 
@@ -127,6 +127,16 @@ pub const DRILLS: &[Drill] = &[
         canaries: &[],
         canary_form: Form::DEFAULT,
         run: starve::run,
+    },
+    Drill {
+        name: "cut_fuse",
+        what: "live power cuts under load, on a file system that forgets what was not fsynced: nothing acked is lost, no operator is needed",
+        cycles_are: "cuts",
+        needs: Needs::Fuse,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 30 }),
+        canaries: &["canary-ack-before-sync"],
+        canary_form: Form::cycles(12),
+        run: cut_fuse::run,
     },
 ];
 
