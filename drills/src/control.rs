@@ -92,12 +92,20 @@ impl Running {
     }
 }
 
-/// How many records the program has acknowledged, every one of which is there.
+/// How many records the program has acknowledged.
+///
+/// # Errors
+/// When that cannot be read.
+pub fn acknowledged(mark: &Path) -> Result<usize, CannotInject> {
+    let marked = std::fs::metadata(mark).or_cannot("read what was acknowledged")?.len();
+    Ok(usize::try_from(marked).unwrap_or(0) / ACKNOWLEDGEMENT.len())
+}
+
+/// Holds the instrument to having kept so many records.
 ///
 /// # Errors
 /// When one is missing: the instrument is wrong.
-pub fn kept(file: &Path, mark: &Path) -> Result<usize, CannotInject> {
-    let acknowledged = acknowledged(mark)?;
+pub fn holds(file: &Path, acknowledged: usize) -> Result<(), CannotInject> {
     let records = std::fs::read(file).unwrap_or_default();
     let whole = records.iter().take_while(|byte| **byte == RECORD_BYTE).count() / RECORD_BYTES;
     if whole < acknowledged {
@@ -106,12 +114,7 @@ pub fn kept(file: &Path, mark: &Path) -> Result<usize, CannotInject> {
             acknowledged - whole
         )));
     }
-    Ok(acknowledged)
-}
-
-fn acknowledged(mark: &Path) -> Result<usize, CannotInject> {
-    let marked = std::fs::metadata(mark).or_cannot("read what was acknowledged")?.len();
-    Ok(usize::try_from(marked).unwrap_or(0) / ACKNOWLEDGEMENT.len())
+    Ok(())
 }
 
 /// Runs the program under the recorder and checks that no cut, of any kind, loses a record it acknowledged.

@@ -75,7 +75,9 @@ fn try_out(disk: &mut Forgetful, scratch: &Scratch, seed: u64) -> Result<usize, 
         disk.cut(rng.draw())?;
         running.kill()?;
         disk.power_on()?;
-        kept += control::kept(&records, &mark)?;
+        let acknowledged = control::acknowledged(&mark)?;
+        control::holds(&records, acknowledged)?;
+        kept += acknowledged;
     }
     Ok(kept)
 }

@@ -21,6 +21,7 @@
 //! | [`clock`] | the wall clock jumps back and ahead under load |
 //! | [`starve`] | too few descriptors, short files, no memory, crowds of idle connections |
 //! | [`cut_fuse`] | live power cuts on a file system that forgets ([`forgetful`]) |
+//! | [`cut_ext4`] | live power cuts on clones of a real ext4 ([`snapshots`]) |
 //! | [`keeper`] | mounts that nobody else sees and that are gone with the drill |
 //! | [`stage`] | what those share: one store, its clients and sink, and the judge |
 //! | [`faults`], [`watch`] | faults of a disk that are switched at run time; what `/ready` says meanwhile |
@@ -36,6 +37,7 @@ pub mod clock;
 pub mod control;
 pub mod crash_tree;
 pub mod cut_every_op;
+pub mod cut_ext4;
 pub mod cut_fuse;
 pub mod cut_reorder;
 pub mod dead_disk;
@@ -57,6 +59,7 @@ pub mod recorded;
 pub mod scratch;
 pub mod series;
 pub mod slow_disk;
+pub mod snapshots;
 pub mod stage;
 pub mod starve;
 pub mod table;

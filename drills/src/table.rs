@@ -2,8 +2,8 @@
 
 use crate::drill::{Ci, Drill, Form, Needs};
 use crate::{
-    clock, crash_tree, cut_every_op, cut_fuse, cut_reorder, dead_disk, drain, full_disk, kill9,
-    kill9_every_op, pause, slow_disk, starve,
+    clock, crash_tree, cut_every_op, cut_ext4, cut_fuse, cut_reorder, dead_disk, drain, full_disk,
+    kill9, kill9_every_op, pause, slow_disk, starve,
 };
 
 /// Every drill there is. CI runs them in this order.
@@ -137,6 +137,17 @@ pub const DRILLS: &[Drill] = &[
         canaries: &["canary-ack-before-sync"],
         canary_form: Form::cycles(12),
         run: cut_fuse::run,
+    },
+    Drill {
+        name: "cut_ext4",
+        what: "live power cuts under load on a real ext4, whose journal is replayed: nothing acked is lost, no operator is needed",
+        cycles_are: "cuts",
+        // And mkfs.xfs, which few machines have: on demand only.
+        needs: Needs::RootAndLoop,
+        ci: None,
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: cut_ext4::run,
     },
 ];
 
