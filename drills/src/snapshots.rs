@@ -15,15 +15,17 @@ const DISK_MIB: u64 = 256;
 const HOST_MIB: u64 = 1_024;
 
 /// Sets everything up below the directory it is given, then does what it is told, a command a line.
+///
+/// No image lies on a mount that another one of these is mounted upon: such a pair would hold on to each other when the
+/// process is killed, and the loop devices with them.
 const SCRIPT: &str = r#"
 set -e
 cd "$0"
-mount -t tmpfs -o "size=$(($2 + 16))m,mode=0700" tmpfs "$0"
-cd "$0"
-mkdir host live
-truncate -s "$2M" host.img
-mkfs.xfs -q -m reflink=1 host.img
-mount -o loop host.img host
+mkdir memory host live
+mount -t tmpfs -o "size=$(($2 + 16))m,mode=0700" tmpfs memory
+truncate -s "$2M" memory/host.img
+mkfs.xfs -q -m reflink=1 memory/host.img
+mount -o loop memory/host.img host
 truncate -s "$1M" host/disk.img
 mkfs.ext4 -q -F host/disk.img
 mount -o loop host/disk.img live

@@ -135,7 +135,7 @@ pub const DRILLS: &[Drill] = &[
         needs: Needs::Fuse,
         ci: Some(Ci { form: Form::DEFAULT, budget_s: 30 }),
         canaries: &["canary-ack-before-sync"],
-        canary_form: Form::cycles(12),
+        canary_form: Form::cycles(60),
         run: cut_fuse::run,
     },
     Drill {

@@ -18,6 +18,12 @@ use crate::tree::{Cut, Fault, Kind, ROOT, Stat, Tree};
 /// The kernel remembers nothing: after a cut, nothing it remembered would be true.
 const NEVER: Duration = Duration::ZERO;
 
+/// What an fsync takes, as on a disk: in memory it would be over before anything can happen meanwhile.
+const SYNC_TAKES: Duration = Duration::from_millis(2);
+
+/// Calls at once: some wait for an fsync.
+const THREADS: usize = 4;
+
 const BLOCK_BYTES: u32 = 4_096;
 
 /// Blocks it says it has: what is in memory needs no limit.
@@ -45,7 +51,7 @@ impl Mounted {
         let tree = Arc::new(Mutex::new(Tree::new(owner)));
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("drill".to_owned())];
-        config.n_threads = Some(2);
+        config.n_threads = Some(THREADS);
         let session = spawn_mount(Forgetful(Arc::clone(&tree)), path, &config)?;
         Ok(Self { tree, _session: session })
     }
@@ -301,6 +307,7 @@ impl Filesystem for Forgetful {
     }
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        std::thread::sleep(SYNC_TAKES);
         done(self.tree().sync(ino.0), reply);
     }
 
