@@ -9,7 +9,9 @@ use std::time::Duration;
 use ankusa_actors::model::batch::Batch;
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::failure::FailureClass;
-use ankusa_actors::ports::{Direction, Engine, Kv, KvError, Lane, OpenError, Page, Scan, contract};
+use ankusa_actors::ports::{
+    Direction, DiskRoom, Engine, Kv, KvError, Lane, OpenError, Page, Scan, contract,
+};
 use ankusa_node::rocks::{Compaction, RocksEngine, RocksOptions, WriteBuffers};
 use async_trait::async_trait;
 use tempfile::TempDir;
@@ -75,6 +77,14 @@ impl Engine for Store {
 
     async fn probe_disk(&self) -> Result<(), KvError> {
         self.engine.probe_disk().await
+    }
+
+    async fn room(&self) -> Result<DiskRoom, KvError> {
+        self.engine.room().await
+    }
+
+    async fn set_reserve(&self, bytes: u64) -> Result<(), KvError> {
+        self.engine.set_reserve(bytes).await
     }
 }
 

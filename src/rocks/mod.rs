@@ -10,6 +10,7 @@ mod merge;
 mod open;
 mod options;
 mod probe;
+mod room;
 mod stats;
 mod threads;
 

@@ -37,6 +37,10 @@ impl WriteBuffers {
         Self(Cf::ALL.map(bytes))
     }
 
+    pub(super) fn largest_bytes(&self) -> usize {
+        Cf::ALL.into_iter().map(|cf| self.of(cf)).max().unwrap_or(0)
+    }
+
     const fn of(&self, cf: Cf) -> usize {
         self.0[cf.index()]
     }
