@@ -6,11 +6,13 @@
 
 mod error;
 mod guard;
+mod info_log;
 mod kv;
 mod merge;
 mod open;
 mod options;
 mod probe;
+mod room;
 mod scrub;
 mod stats;
 mod threads;

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ankusa_actors::model::failure::FailureClass;
-use ankusa_actors::ports::{Engine, Kv, KvError, OpenError, OpenReport};
+use ankusa_actors::ports::{DiskRoom, Engine, Kv, KvError, OpenError, OpenReport};
 use async_trait::async_trait;
 use rocksdb::DB;
 use tokio::sync::oneshot;
@@ -21,7 +21,7 @@ use super::error::{class_of_io, not_running};
 use super::guard::{self, CloseFacts, Refusal};
 use super::kv::RocksKv;
 use super::options::RocksOptions;
-use super::{probe, stats};
+use super::{info_log, probe, room, stats};
 
 const GIB: u64 = 1 << 30;
 
@@ -134,15 +134,30 @@ impl Engine for RocksEngine {
 
     async fn probe_disk(&self) -> Result<(), KvError> {
         let path = self.path.clone();
-        let probed = tokio::task::spawn_blocking(move || probe::write_synced(&path)).await;
-        let written =
-            probed.map_err(|_| not_running("probe", "the blocking call did not finish"))?;
-        written.map_err(|error| KvError {
-            class: class_of_io(&error),
-            op: "probe",
-            detail: error.to_string(),
-        })
+        beside("probe", move || probe::write_synced(&path)).await
     }
+
+    async fn room(&self) -> Result<DiskRoom, KvError> {
+        let (path, memtable_bytes) =
+            (self.path.clone(), self.options.write_buffers.largest_bytes());
+        let memtable_bytes = u64::try_from(memtable_bytes).unwrap_or(u64::MAX);
+        beside("room", move || room::look(&path, memtable_bytes)).await
+    }
+
+    async fn set_reserve(&self, bytes: u64) -> Result<(), KvError> {
+        let path = self.path.clone();
+        beside("reserve", move || room::set_reserve(&path, bytes)).await
+    }
+}
+
+/// A call of the file system beside the database, off the runtime.
+async fn beside<T: Send + 'static>(
+    op: &'static str,
+    call: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, KvError> {
+    let called = tokio::task::spawn_blocking(call).await;
+    let done = called.map_err(|_| not_running(op, "the blocking call did not finish"))?;
+    done.map_err(|error| KvError { class: class_of_io(&error), op, detail: error.to_string() })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -165,7 +180,9 @@ fn open_blocking(path: &Path, options: &RocksOptions) -> Result<(DB, OpenReport)
         return Err((FailureClass::Corruption, detail));
     }
     let before = guard::before_open(path)?;
-    let opened = DB::open_cf_descriptors(&options.database(), path, options.families());
+    let mut database = options.database();
+    database.set_info_logger(info_log::logger(path));
+    let opened = DB::open_cf_descriptors(&database, path, options.families());
     let db = opened.map_err(guard::refused)?;
     let report = guard::after_open(path, &db, before)?;
     Ok((db, report))

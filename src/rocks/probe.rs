@@ -62,7 +62,7 @@ pub fn create_synced(directory: &Path) -> io::Result<()> {
     sync_directory(parent)
 }
 
-fn sync_directory(directory: &Path) -> io::Result<()> {
+pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 

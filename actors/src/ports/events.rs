@@ -116,6 +116,10 @@ pub enum Event<'a> {
     ScrubFound,
     /// The scrub has read the whole store.
     ScrubFinished,
+    /// New hooks are refused for want of room, or taken again.
+    StoreAccepting {
+        accepting: bool,
+    },
     Delivered {
         sink: &'static str,
         result: DeliveryResult,

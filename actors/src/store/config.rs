@@ -24,6 +24,15 @@ pub struct StoreConfig {
     pub scrub_bytes_per_s: u64,
     /// From the end of a scrub to the beginning of the next, in milliseconds, > 0.
     pub scrub_interval_ms: u64,
+    /// The length of the file that is given up when a full disk would not let the store recover, in bytes; 0 for none.
+    /// Cut to an eighth of the disk. Shorter than the log a crash leaves, it does not help.
+    pub reserve_bytes: u64,
+    /// With less free beyond the reserve, new hooks are refused with 503 `store_unavailable`, in bytes, >= 0. Cut to a
+    /// sixteenth of the disk. It is what deliveries, flushes and compactions go on with.
+    pub min_free_bytes: u64,
+    /// With as much free again, hooks are taken again, in bytes, >= `min_free_bytes`. Cut to an eighth of the disk. Close
+    /// to `min_free_bytes`, a disk at its limit goes back and forth.
+    pub resume_free_bytes: u64,
 }
 
 impl Default for StoreConfig {
@@ -36,6 +45,9 @@ impl Default for StoreConfig {
             fence_deadline_ms: 10_000,
             scrub_bytes_per_s: 8 << 20,
             scrub_interval_ms: 604_800_000,
+            reserve_bytes: 64 << 20,
+            min_free_bytes: 64 << 20,
+            resume_free_bytes: 128 << 20,
         }
     }
 }

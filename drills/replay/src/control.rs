@@ -33,6 +33,8 @@ pub enum Word {
     Dead = 10,
     /// 1: a fault, once it fired, fires for every later call too.
     Sticky = 11,
+    /// What the wall clock is ahead by, in milliseconds: an `i64` in the word's bits.
+    WallShiftMs = 15,
     /// Fsyncs seen.
     SeenSyncs = 16,
     /// Writes seen.

@@ -159,7 +159,7 @@ async fn compare(node: &Node, expected: Option<&Dump>) -> Result<Fate, CannotInj
     // A dump that meets damage breaks off, and says so by that.
     let Ok(found) = rest::dump(node).await else { return Ok(Fate::Reported) };
     let was_cut =
-        !node.status().await?.pointer("/store/cut").is_none_or(serde_json::Value::is_null);
+        !node.status().await?.pointer("/opened/cut").is_none_or(serde_json::Value::is_null);
     Ok(differ(&found, expected, was_cut))
 }
 

@@ -10,7 +10,8 @@ use crate::model::batch::Batch;
 use crate::model::cf::Cf;
 use crate::model::failure::FailureClass;
 use crate::ports::{
-    Damaged, Direction, Engine, Kv, KvError, Lane, OpenError, Page, Scan, StoreStats, Verified,
+    Damaged, Direction, DiskRoom, Engine, Kv, KvError, Lane, OpenError, Page, Scan, StoreStats,
+    Verified,
 };
 
 /// Opens databases on one disk.
@@ -43,6 +44,14 @@ impl Engine for SimEngine {
 
     async fn probe_disk(&self) -> Result<(), KvError> {
         self.disk.probe().await
+    }
+
+    async fn room(&self) -> Result<DiskRoom, KvError> {
+        Ok(self.disk.room())
+    }
+
+    async fn set_reserve(&self, bytes: u64) -> Result<(), KvError> {
+        self.disk.set_reserve(bytes)
     }
 }
 
