@@ -232,7 +232,8 @@ impl World {
             },
             batcher: BatcherConfig::default(),
             tenants: TenantsConfig::default(),
-            store: StoreConfig::default(),
+            // Nobody but dispatch reads.
+            store: StoreConfig { scrub_bytes_per_s: 0, ..StoreConfig::default() },
             dispatch: self.dispatch.clone(),
         };
         let front = Arc::new(|_: &_| Front { before: Vec::new(), after: Vec::new() });

@@ -162,13 +162,11 @@ mod tests {
     fn every_byte_of_every_header_is_flipped_once() {
         assert_eq!(header_starts(&log()), [0, 10, 32_768]);
         let plan = headers(&stores(), 1, &mut Rng::new(7));
-        let bytes: Vec<usize> = plan
-            .iter()
-            .map(|damage| match damage {
-                Damage::Flip { byte, in_a_header: true, .. } => *byte,
-                other => panic!("{other:?}"),
-            })
-            .collect();
+        let bytes = plan.iter().map(|damage| {
+            let Damage::Flip { byte, in_a_header: true, .. } = damage else { panic!("{damage:?}") };
+            *byte
+        });
+        let bytes: Vec<usize> = bytes.collect();
         let expected: Vec<usize> = [0..7, 10..17, 32_768..32_775].into_iter().flatten().collect();
         assert_eq!(bytes, expected);
         assert_eq!(headers(&stores(), 2, &mut Rng::new(7)).len(), 14);
