@@ -13,6 +13,7 @@
 //! | [`kill9`] | SIGKILL at random moments under load, on one store |
 //! | [`recorded`] | one recording, cut at every operation: what the next three share |
 //! | [`cut_every_op`], [`cut_reorder`], [`kill9_every_op`] | power cuts, power cuts with reordered pages, kills |
+//! | [`crash_loop`] | crashes during recovery, several deep |
 //! | [`node`] | a node process: configuration, start, kill, dump |
 //! | [`load`], [`worker`], [`journal`] | clients, the sink, and what both write down |
 //! | [`reader`] | a store's rows, read from its files without the node |
@@ -22,6 +23,7 @@ pub mod bench;
 pub mod canary;
 pub mod ci;
 pub mod control;
+pub mod crash_loop;
 pub mod cut_every_op;
 pub mod cut_reorder;
 pub mod drill;

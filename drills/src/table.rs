@@ -1,7 +1,7 @@
 //! The table of drills: one row a drill. What is listed, run, run in CI and tried on canaries is what stands here.
 
 use crate::drill::{Ci, Drill, Form, Needs};
-use crate::{cut_every_op, cut_reorder, kill9, kill9_every_op};
+use crate::{crash_loop, cut_every_op, cut_reorder, kill9, kill9_every_op};
 
 /// Every drill there is. CI runs them in this order.
 pub const DRILLS: &[Drill] = &[
@@ -41,9 +41,23 @@ pub const DRILLS: &[Drill] = &[
         cycles_are: "images, about",
         needs: Needs::Nothing,
         ci: Some(Ci { form: Form::cycles(800), budget_s: 40 }),
-        canaries: &[],
+        canaries: &[
+            "canary-delete-before-send",
+            "canary-refuse-before-fence",
+            "canary-split-batch",
+        ],
         canary_form: Form::cycles(600),
         run: kill9_every_op::run,
+    },
+    Drill {
+        name: "crash_loop",
+        what: "a crash during recovery, and again during the next, five deep: every image of each keeps every promise, every node comes up",
+        cycles_are: "chains of crashes",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::cycles(2), budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: crash_loop::run,
     },
 ];
 

@@ -33,7 +33,8 @@ pub(super) fn wait_for_reopen(
     after_generation: Option<u64>,
 ) -> Result<(), KvError> {
     let state = store.state();
-    let reopened = after_generation.is_none_or(|failed| state.generation > failed);
+    let reopened = after_generation.is_none_or(|failed| state.generation > failed)
+        || cfg!(feature = "canary-no-reopen-after-eio");
     if reopened && state.open && state.failing.is_none() {
         return Ok(());
     }

@@ -122,6 +122,9 @@ impl StoreActorState {
         if generation != self.args.handle.state().generation {
             return;
         }
+        if cfg!(feature = "canary-no-reopen-after-eio") {
+            return;
+        }
         self.args.handle.door.failing(class);
         warn!(class = class.as_str(), "a store write failed; reopening");
         let since_last = self.last_reopen.map(|at| at.elapsed());
