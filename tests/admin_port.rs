@@ -433,3 +433,26 @@ async fn without_the_admin_port_the_control_socket_shows_the_same() {
     let tree: Value = node.control("GET", "/v1/tree").await.unwrap().value();
     assert!(!tree.to_string().contains("\"admin\""), "{tree}");
 }
+
+#[tokio::test]
+async fn a_restart_is_counted_once_even_when_whoever_counts_crashes() {
+    let worker = Worker::start(worker::Answer::status(200)).await;
+    let often = json!({"sources": demo(&worker), "admin": {"gauge_interval_ms": 20}});
+    let node = TestNode::start(often).await;
+    let counted = async |child: &str| {
+        let series = format!(
+            "ankusa_instance_child_restarts_total{{instance=\"default\",child=\"{child}\"}}"
+        );
+        samples(&node).await.get(&series).copied().unwrap_or(0.0)
+    };
+    for child in ["dispatch", "gauges", "gauges"] {
+        let before = counted(child).await;
+        assert_eq!(
+            node.control("POST", &format!("/v1/crash?child={child}")).await.unwrap().status,
+            200
+        );
+        until("its restart is counted", async || (counted(child).await > before).then_some(()))
+            .await;
+    }
+    assert_eq!((counted("dispatch").await, counted("gauges").await), (1.0, 2.0));
+}

@@ -103,6 +103,18 @@ fn a_number_out_of_bounds_is_told_with_its_bound() {
         ("http: {max_header_bytes: 8191}", "http.max_header_bytes must be >= 8192, got 8191"),
         ("queue: {value_version: 2}", "queue.value_version must be <= 1, got 2"),
         (
+            "queue: {rocksdb: {write_buffers: {index_bytes: 65535}}}",
+            "queue.rocksdb.write_buffers.index_bytes must be >= 65536, got 65535",
+        ),
+        (
+            "queue: {rocksdb: {compaction_style: fifo}}",
+            "queue.rocksdb.compaction_style must be one of level, universal, got \"fifo\"",
+        ),
+        (
+            "queue: {rocksdb: {rate_limit_bytes_per_s: 1048575}}",
+            "queue.rocksdb.rate_limit_bytes_per_s must be 0 or >= 1048576, got 1048575",
+        ),
+        (
             "queue: {rocksdb: {max_open_files: 63}}",
             "queue.rocksdb.max_open_files must be >= 64, got 63",
         ),

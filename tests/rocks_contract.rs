@@ -10,7 +10,7 @@ use ankusa_actors::model::batch::Batch;
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::failure::FailureClass;
 use ankusa_actors::ports::{Direction, Engine, Kv, KvError, Lane, OpenError, Page, Scan, contract};
-use ankusa_node::rocks::{RocksEngine, RocksOptions, WriteBuffers};
+use ankusa_node::rocks::{Compaction, RocksEngine, RocksOptions, WriteBuffers};
 use async_trait::async_trait;
 use tempfile::TempDir;
 
@@ -380,12 +380,10 @@ async fn what_may_be_tuned_takes_effect_at_the_next_open_and_the_rest_stays() {
         bloom_bits_per_key: 0,
         max_open_files: 64,
         max_background_jobs: 2,
-        write_buffers: WriteBuffers {
-            hooks_bytes: 1 << 20,
-            index_bytes: 2 << 20,
-            deliveries_bytes: 3 << 20,
-            others_bytes: 5 << 20,
-        },
+        write_buffers: WriteBuffers::of_each(|cf| (cf.index() + 1) << 20),
+        compaction: Compaction::Universal,
+        rate_limit_bytes_per_s: 3 << 20,
+        block_cache_bytes: 7 << 20,
         ..RocksOptions::default()
     };
     let store = store_of(&["a"]).await.reopened_with(tuned);
@@ -396,13 +394,21 @@ async fn what_may_be_tuned_takes_effect_at_the_next_open_and_the_rest_stays() {
     check(&found, "DBOptions", FIXED);
     check(&found, "DBOptions", &[("max_background_jobs", "2"), ("max_open_files", "64")]);
     let plain = [("filter_policy", "nullptr"), ("cache_index_and_filter_blocks", "false")];
-    for (cf, write_buffer) in [
-        (Cf::Hooks, "1048576"),
-        (Cf::Index, "2097152"),
-        (Cf::Deliveries, "3145728"),
-        (Cf::Counters, "5242880"),
-    ] {
-        check(&found, &family(cf), &[("write_buffer_size", write_buffer)]);
+    for cf in Cf::ALL {
+        let write_buffer = ((cf.index() + 1) << 20).to_string();
+        let changed = [
+            ("write_buffer_size", write_buffer.as_str()),
+            ("compaction_style", "kCompactionStyleUniversal"),
+        ];
+        check(&found, &family(cf), &changed);
         check(&found, &tables(cf), &plain);
     }
+    // The options file knows neither of these; RocksDB's own log does.
+    let said = fs::read_to_string(store.files(|name| name == "LOG").pop().unwrap()).unwrap();
+    assert!(!said.contains("Options.rate_limiter: (nil)"), "no rate limiter");
+    let caches: Vec<_> = said.lines().filter_map(|line| line.split_once("capacity : ")).collect();
+    assert!(
+        !caches.is_empty() && caches.iter().all(|(_, bytes)| *bytes == "7340032"),
+        "{caches:?}"
+    );
 }

@@ -28,6 +28,9 @@ pub enum NoAnswer {
     /// Nothing listens: the request was not sent.
     #[error("no connection: {0}")]
     NotConnected(std::io::Error),
+    /// The connection ended before a byte of the request was sent on it.
+    #[error("the connection had ended: {0}")]
+    NotSent(hyper::Error),
     #[error("the connection ended: {0}")]
     Broken(#[from] hyper::Error),
     #[error("the request cannot be built: {0}")]
@@ -93,14 +96,15 @@ impl Connection {
         }
         let request = request.body(Full::new(body))?;
         let exchange = async {
-            let response = self.sender.send_request(request).await?;
+            let sent = self.sender.try_send_request(request).await;
+            let response = sent.map_err(|failed| match failed.message() {
+                Some(_) => NoAnswer::NotSent(failed.into_error()),
+                None => NoAnswer::Broken(failed.into_error()),
+            })?;
             let status = response.status();
             let body = response.into_body().collect().await?.to_bytes();
-            Ok::<_, hyper::Error>(Answer { status, body })
+            Ok(Answer { status, body })
         };
-        timeout(patience, exchange)
-            .await
-            .map_err(|_| NoAnswer::TimedOut(patience))?
-            .map_err(NoAnswer::Broken)
+        timeout(patience, exchange).await.map_err(|_| NoAnswer::TimedOut(patience))?
     }
 }

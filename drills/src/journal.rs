@@ -15,6 +15,7 @@ use ankusa_drills_check::{Delivery, Digest, Outcome, Request};
 use ankusa_drills_replay::oplog::{Kind, encode};
 
 use crate::load::LoadPlan;
+use crate::timings::Timings;
 
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +97,7 @@ struct Pages {
 pub struct Journal {
     pages: Mutex<Pages>,
     marks: Option<File>,
+    timings: Timings,
 }
 
 impl Journal {
@@ -113,12 +115,18 @@ impl Journal {
         Ok(Self {
             pages: Mutex::default(),
             marks: Some(File::options().create(true).append(true).open(log)?),
+            timings: Timings::default(),
         })
     }
 
     /// A request is about to be sent: until its answer is written down, its outcome is unknown.
     pub fn sending(&self, number: u64) {
         self.pages().answers.insert(number, Outcome::Unknown);
+    }
+
+    /// The request was not sent after all: it is in no ledger.
+    pub fn not_sent(&self, number: u64) {
+        self.pages().answers.remove(&number);
     }
 
     /// A client has its answer, or has given up on it.
@@ -166,6 +174,12 @@ impl Journal {
             .iter()
             .map(|(number, outcome)| plan.request(*number, outcome.clone()))
             .collect()
+    }
+
+    /// How this request ended; nothing if it was never sent.
+    #[must_use]
+    pub fn outcome(&self, number: u64) -> Option<Outcome> {
+        self.pages().answers.get(&number).cloned()
     }
 
     /// Everything the sink saw so far.
@@ -218,6 +232,12 @@ impl Journal {
             refused: count(|outcome| matches!(outcome, Outcome::Refused)),
             unknown: pages.settled.unknown + count(|outcome| matches!(outcome, Outcome::Unknown)),
         }
+    }
+
+    /// How long clients waited, and for what.
+    #[must_use]
+    pub fn timings(&self) -> &Timings {
+        &self.timings
     }
 
     /// Whether every mark was written whole.

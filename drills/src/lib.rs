@@ -14,6 +14,13 @@
 //! | [`recorded`] | one recording, cut at every operation: what the next three share |
 //! | [`cut_every_op`], [`cut_reorder`], [`kill9_every_op`] | power cuts, power cuts with reordered pages, kills |
 //! | [`crash_loop`] | crashes during recovery, several deep |
+//! | [`crash_tree`] | every child of the supervision tree panics, in turn and at random |
+//! | [`drain`] | SIGTERM under load, once and twice |
+//! | [`pause`] | SIGSTOP and SIGCONT under load |
+//! | [`slow_disk`], [`dead_disk`] | fsyncs that take long, or fail with every write for a while |
+//! | [`full_disk`] | a small disk ([`tiny_disk`]) that fills up under load and is freed |
+//! | [`stage`] | what those share: one store, its clients and sink, and the judge |
+//! | [`faults`], [`watch`] | faults of a disk that are switched at run time; what `/ready` says meanwhile |
 //! | [`node`] | a node process: configuration, start, kill, dump |
 //! | [`load`], [`worker`], [`journal`] | clients, the sink, and what both write down |
 //! | [`reader`] | a store's rows, read from its files without the node |
@@ -24,17 +31,29 @@ pub mod canary;
 pub mod ci;
 pub mod control;
 pub mod crash_loop;
+pub mod crash_tree;
 pub mod cut_every_op;
 pub mod cut_reorder;
+pub mod dead_disk;
+pub mod drain;
 pub mod drill;
+pub mod faults;
+pub mod full_disk;
 pub mod http;
 pub mod journal;
 pub mod kill9;
 pub mod kill9_every_op;
 pub mod load;
 pub mod node;
+pub mod pause;
 pub mod reader;
 pub mod recorded;
 pub mod scratch;
+pub mod series;
+pub mod slow_disk;
+pub mod stage;
 pub mod table;
+pub mod timings;
+pub mod tiny_disk;
+pub mod watch;
 pub mod worker;

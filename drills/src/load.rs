@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ankusa_drills_check::{Digest, Outcome, Request};
 use ankusa_drills_replay::Rng;
@@ -16,6 +16,7 @@ use tokio::time::sleep;
 
 use crate::http::{Answer, Connection, NoAnswer};
 use crate::journal::Journal;
+use crate::timings::End;
 
 /// The sources of a drilled node: each has its own tenant.
 pub const SOURCES: [SourcePlan; 3] = [
@@ -31,7 +32,7 @@ pub const SECRET: &str = "a secret known to every client of a drill";
 pub const PREFIX: &str = "/webhooks";
 
 /// Longest wait for an answer. Longer than any answer of a node that works.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Wait before connecting again to a node that is not there.
 const RECONNECT: Duration = Duration::from_millis(5);
@@ -168,7 +169,13 @@ impl Client {
                 return;
             }
             self.journal.sending(number);
+            let sent = Instant::now();
             let answer = self.post(&mut connection, number).await;
+            if matches!(answer, Err(NoAnswer::NotSent(_))) {
+                self.journal.not_sent(number);
+                continue;
+            }
+            self.journal.timings().add(sent.elapsed(), End::of(&answer));
             if answer.is_ok() {
                 kept = Some(connection);
             }
@@ -212,7 +219,7 @@ struct Accepted {
 }
 
 /// What an answer means. Only a 201 promises anything, and every other answer says that nothing was stored.
-fn outcome(answer: Result<Answer, NoAnswer>) -> Outcome {
+pub(crate) fn outcome(answer: Result<Answer, NoAnswer>) -> Outcome {
     let Ok(Answer { status, body }) = answer else { return Outcome::Unknown };
     if status != StatusCode::CREATED {
         return Outcome::Refused;

@@ -1,5 +1,8 @@
 //! A node process: its configuration, its start, its death, and what it says about itself.
 
+mod adjusting;
+pub mod asking;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::BufReader;
@@ -53,6 +56,8 @@ pub struct NodeSetup {
     log: PathBuf,
     http_port: u16,
     environment: Vec<(OsString, OsString)>,
+    /// A program, with its first arguments, that becomes the node.
+    wrapper: Vec<OsString>,
 }
 
 impl NodeSetup {
@@ -73,6 +78,7 @@ impl NodeSetup {
             log: directory.join("node.log"),
             http_port,
             environment: Vec::new(),
+            wrapper: Vec::new(),
         })
     }
 
@@ -107,12 +113,24 @@ impl NodeSetup {
     /// # Errors
     /// When it cannot be started ([`NotReady::CannotStart`]), ends by itself, or is not ready in time.
     pub async fn start(&self) -> Result<Node, NotReady> {
+        let mut node = self.spawn()?;
+        node.wait_until_ready().await?;
+        Ok(node)
+    }
+
+    /// Starts the node and waits for nothing.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn(&self) -> Result<Node, NotReady> {
         let cannot = |error: std::io::Error| NotReady::CannotStart(error.to_string());
         let log = File::options().create(true).append(true).open(&self.log).map_err(cannot)?;
         let errors = log.try_clone().map_err(cannot)?;
         let this = std::env::current_exe().map_err(cannot)?;
-        let mut command = Command::new(this);
+        let mut words = self.wrapper.iter().cloned().chain([this.into_os_string()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
         command
+            .args(words)
             .arg(COMMAND)
             .args(["start", "--config"])
             .arg(&self.config)
@@ -123,9 +141,7 @@ impl NodeSetup {
         }
         let child =
             command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn().map_err(cannot)?;
-        let mut node = Node { setup: self.clone(), child, ready_after: Duration::ZERO };
-        node.wait_until_ready().await?;
-        Ok(node)
+        Ok(Node { setup: self.clone(), child, ready_after: Duration::ZERO })
     }
 
     /// The last lines the node wrote.
@@ -225,7 +241,11 @@ impl Node {
         self.ready_after
     }
 
-    async fn wait_until_ready(&mut self) -> Result<(), NotReady> {
+    /// Waits until the node is ready.
+    ///
+    /// # Errors
+    /// When it ends by itself, or is not ready in time.
+    pub async fn wait_until_ready(&mut self) -> Result<(), NotReady> {
         let started = Instant::now();
         while started.elapsed() < READY_WITHIN {
             if let Ok(Some(status)) = self.child.try_wait() {

@@ -1,7 +1,10 @@
 //! The table of drills: one row a drill. What is listed, run, run in CI and tried on canaries is what stands here.
 
 use crate::drill::{Ci, Drill, Form, Needs};
-use crate::{crash_loop, cut_every_op, cut_reorder, kill9, kill9_every_op};
+use crate::{
+    crash_loop, crash_tree, cut_every_op, cut_reorder, dead_disk, drain, full_disk, kill9,
+    kill9_every_op, pause, slow_disk,
+};
 
 /// Every drill there is. CI runs them in this order.
 pub const DRILLS: &[Drill] = &[
@@ -58,6 +61,66 @@ pub const DRILLS: &[Drill] = &[
         canaries: &[],
         canary_form: Form::DEFAULT,
         run: crash_loop::run,
+    },
+    Drill {
+        name: "crash_tree",
+        what: "every child of the supervision tree panics under load: every caller is answered or closed, nothing acked is lost",
+        cycles_are: "panics",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: crash_tree::run,
+    },
+    Drill {
+        name: "drain",
+        what: "SIGTERM under full load with slow sinks: no accepted request stays unanswered, exit 0, nothing acked is lost",
+        cycles_are: "stops",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: drain::run,
+    },
+    Drill {
+        name: "pause",
+        what: "SIGSTOP and SIGCONT at random moments under load: nothing acked is lost, no false alarm",
+        cycles_are: "pauses",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: pause::run,
+    },
+    Drill {
+        name: "slow_disk",
+        what: "fsyncs of 50 and 500 ms, and one that stalls: taken at the disk's pace, refused in the stall, no pile-up",
+        cycles_are: "rounds",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: slow_disk::run,
+    },
+    Drill {
+        name: "dead_disk",
+        what: "EIO on every write for a while: refused meanwhile, taken again by itself, nothing lost, no ghosts",
+        cycles_are: "faults",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: dead_disk::run,
+    },
+    Drill {
+        name: "full_disk",
+        what: "192 MiB filled under load and freed, a restart while full: refused meanwhile, taken again by itself, nothing lost",
+        cycles_are: "rounds",
+        needs: Needs::UserNamespace,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: full_disk::run,
     },
 ];
 

@@ -2,7 +2,9 @@
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ankusa_drills_check::Digest;
 use ankusa_drills_replay::Rng;
@@ -15,6 +17,7 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 use crate::drill::{CannotInject, OrCannot};
 use crate::journal::Journal;
@@ -34,13 +37,25 @@ impl Worker {
     /// # Errors
     /// When it cannot listen.
     pub async fn start(seed: u64, journal: Arc<Journal>) -> Result<Self, CannotInject> {
+        Self::slow(seed, journal, 0..1).await
+    }
+
+    /// The same, but every answer takes as many milliseconds as are drawn from the range.
+    ///
+    /// # Errors
+    /// When it cannot listen.
+    pub async fn slow(
+        seed: u64,
+        journal: Arc<Journal>,
+        delay_ms: Range<u64>,
+    ) -> Result<Self, CannotInject> {
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
             .await
             .or_cannot("listen as the sink")?;
         let port = listener.local_addr().or_cannot("listen as the sink")?.port();
         let accepting = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, seed, Arc::clone(&journal)));
+                tokio::spawn(serve(stream, seed, Arc::clone(&journal), delay_ms.clone()));
             }
         });
         Ok(Self { port, accepting })
@@ -59,8 +74,8 @@ impl Drop for Worker {
     }
 }
 
-async fn serve(stream: TcpStream, seed: u64, journal: Arc<Journal>) {
-    let service = service_fn(|request| receive(request, seed, &journal));
+async fn serve(stream: TcpStream, seed: u64, journal: Arc<Journal>, delay_ms: Range<u64>) {
+    let service = service_fn(|request| receive(request, seed, &journal, &delay_ms));
     // A node that is killed breaks its connections; that is no error here.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
@@ -69,6 +84,7 @@ async fn receive(
     request: Request<Incoming>,
     seed: u64,
     journal: &Journal,
+    delay_ms: &Range<u64>,
 ) -> Result<Response<Empty<Bytes>>, Infallible> {
     let mut response = Response::new(Empty::new());
     let id =
@@ -91,10 +107,19 @@ async fn receive(
     if !journal.seen(&id, body, |attempt| accepts(seed, &id, attempt)) {
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     }
+    let spread = delay_ms.end.saturating_sub(delay_ms.start).max(1);
+    sleep(Duration::from_millis(
+        delay_ms.start + chance(seed.rotate_left(9), &id, 0).below(spread),
+    ))
+    .await;
     Ok(response)
 }
 
 fn accepts(seed: u64, id: &str, attempt: u32) -> bool {
+    chance(seed, id, attempt).below(REFUSES_ONE_IN) != 0
+}
+
+fn chance(seed: u64, id: &str, attempt: u32) -> Rng {
     let of_id = id.bytes().fold(seed, |mixed, byte| mixed.rotate_left(7) ^ u64::from(byte));
-    Rng::new(of_id ^ u64::from(attempt)).below(REFUSES_ONE_IN) != 0
+    Rng::new(of_id ^ u64::from(attempt))
 }

@@ -19,6 +19,8 @@ use crate::sinks::{self, Outbound};
 const MAX_SOCKET_BYTES: usize = 107;
 /// Shorter ones can be guessed.
 const MIN_TOKEN_BYTES: usize = 16;
+/// The least a limit on background writing may allow.
+const MIN_RATE_BYTES_PER_S: u64 = 1 << 20;
 const NAME: &str = "1 to 64 of A-Z a-z 0-9 _ -";
 
 /// # Errors
@@ -171,6 +173,13 @@ fn check_bounds_between_keys(config: &Config, errors: &mut Vec<ConfigError>) {
         "http.max_body_bytes",
         config.http.max_body_bytes as u64,
     );
+    let rate = config.queue.rocksdb.rate_limit_bytes_per_s;
+    // Slower than that, flushes never catch up and every write stops.
+    if (1..MIN_RATE_BYTES_PER_S).contains(&rate) {
+        let constraint = format!("0 or >= {MIN_RATE_BYTES_PER_S}");
+        let key = "queue.rocksdb.rate_limit_bytes_per_s";
+        errors.push(ConfigError::must(key, constraint, rate.to_string()));
+    }
     if let Some(slots) = dispatch.sink_concurrency.filter(|slots| *slots > dispatch.concurrency) {
         let constraint = format!("<= dispatch.concurrency ({})", dispatch.concurrency);
         errors.push(ConfigError::must("dispatch.sink_concurrency", constraint, slots.to_string()));

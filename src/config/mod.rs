@@ -38,7 +38,9 @@ pub use error::{ConfigError, ConfigErrors};
 pub use listeners::{AdminConfig, HttpConfig, Secret, TokenConfig};
 pub use node::{ControlConfig, LogConfig, LogFormat, LogLevel, NodeConfig, Role, ShutdownConfig};
 pub use redact::{REDACTED, redacted};
-pub use storage::{QueueConfig, RocksdbConfig, WalConfig, WalType};
+pub use storage::{
+    CompactionStyle, QueueConfig, RocksdbConfig, WalConfig, WalType, WriteBuffersConfig,
+};
 
 /// Where the image keeps its configuration.
 pub const DEFAULT_PATH: &str = "/etc/ankusa/ankusa.yml";

@@ -44,6 +44,9 @@ const MANY: u64 = 1_000_000;
 const MS: Kind = over_zero(MAX_MS);
 const MS_OR_ZERO: Kind = Kind::Whole { min: 0, max: MAX_MS };
 
+const WRITE_BUFFER: Kind = Kind::Whole { min: 65_536, max: 64 * GIB };
+const OWN_WRITE_BUFFER: Kind = Kind::WholeOrNull { min: 65_536, max: 64 * GIB };
+
 const fn over_zero(max: u64) -> Kind {
     Kind::Whole { min: 1, max }
 }
@@ -94,7 +97,18 @@ pub const KEYS: &[(&str, Kind)] = &[
     ("queue.rocksdb.block_cache_bytes", over_zero(MAX_BUDGET_BYTES)),
     ("queue.rocksdb.bloom_bits_per_key", Kind::Whole { min: 0, max: 64 }),
     ("queue.rocksdb.max_open_files", Kind::Whole { min: 64, max: MANY }),
-    ("queue.rocksdb.write_buffer_bytes", Kind::Whole { min: 65_536, max: 64 * GIB }),
+    ("queue.rocksdb.write_buffer_bytes", WRITE_BUFFER),
+    ("queue.rocksdb.write_buffers.default_bytes", OWN_WRITE_BUFFER),
+    ("queue.rocksdb.write_buffers.hooks_bytes", OWN_WRITE_BUFFER),
+    ("queue.rocksdb.write_buffers.deliveries_bytes", OWN_WRITE_BUFFER),
+    ("queue.rocksdb.write_buffers.index_bytes", OWN_WRITE_BUFFER),
+    ("queue.rocksdb.write_buffers.archive_bytes", OWN_WRITE_BUFFER),
+    ("queue.rocksdb.write_buffers.quarantine_bytes", OWN_WRITE_BUFFER),
+    ("queue.rocksdb.write_buffers.audit_bytes", OWN_WRITE_BUFFER),
+    ("queue.rocksdb.write_buffers.tenants_bytes", OWN_WRITE_BUFFER),
+    ("queue.rocksdb.write_buffers.counters_bytes", OWN_WRITE_BUFFER),
+    ("queue.rocksdb.compaction_style", Kind::Word(&["level", "universal"])),
+    ("queue.rocksdb.rate_limit_bytes_per_s", Kind::Whole { min: 0, max: MAX_BUDGET_BYTES }),
     ("queue.rocksdb.max_background_jobs", over_zero(64)),
     ("store.open_deadline_ms", MS),
     ("store.reopen_min_interval_ms", MS),

@@ -4,7 +4,6 @@
 //! * **Talks to:** the store (counters, sizes), dispatch's snapshot.
 //! * **Supervised by:** `front`, one_for_one.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,8 +41,6 @@ pub struct GaugesArgs {
 
 pub struct GaugesState {
     args: GaugesArgs,
-    /// Restarts and downs of each child that have been counted.
-    counted: BTreeMap<Arc<str>, (u64, u64)>,
 }
 
 pub struct Gauges;
@@ -59,7 +56,7 @@ impl Actor for Gauges {
         args: GaugesArgs,
     ) -> Result<GaugesState, ActorProcessingErr> {
         myself.cast(GaugesMsg::Sample)?;
-        Ok(GaugesState { args, counted: BTreeMap::new() })
+        Ok(GaugesState { args })
     }
 
     async fn handle(
@@ -80,7 +77,7 @@ impl Actor for Gauges {
 }
 
 impl GaugesState {
-    async fn sample(&mut self) {
+    async fn sample(&self) {
         self.count_restarts();
         let GaugesArgs { admin, metrics, data_dir, .. } = &self.args;
         if let Ok(stats) = admin.store_stats().await {
@@ -104,17 +101,17 @@ impl GaugesState {
         }
     }
 
-    /// The board says how often; the metrics are told what is new.
-    fn count_restarts(&mut self) {
+    /// The board says how often, the metrics how much of that has been counted: neither forgets when this process dies.
+    fn count_restarts(&self) {
+        let metrics = &self.args.metrics;
         for child in self.args.admin.handles.board.report() {
-            let counted = self.counted.entry(Arc::clone(&child.id)).or_default();
-            for _ in counted.0..child.restarts {
-                self.args.metrics.emit(&Event::ChildRestarted { child: &child.id });
+            let (restarts, downs) = metrics.restarts_counted(&child.id);
+            for _ in restarts..child.restarts {
+                metrics.emit(&Event::ChildRestarted { child: &child.id });
             }
-            for _ in counted.1..child.downs {
-                self.args.metrics.emit(&Event::SubtreeDown { domain: &child.id });
+            for _ in downs..child.downs {
+                metrics.emit(&Event::SubtreeDown { domain: &child.id });
             }
-            *counted = (child.restarts, child.downs);
         }
     }
 

@@ -221,7 +221,22 @@ async fn finish<F: Future>(
 ) -> Option<F::Output> {
     tokio::select! {
         biased;
-        _ = stopped.wait_for(|stopped| *stopped) => None,
+        // First: a request that has arrived is read before the stop is looked at, and then it is answered.
         served = connection => Some(served),
+        _ = stopped.wait_for(|stopped| *stopped) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_is_looked_at_before_the_stop() {
+        let (_told, mut stopped) = watch::channel(true);
+        assert_eq!(finish(ready(7), &mut stopped).await, Some(7));
+        assert_eq!(finish(pending::<u8>(), &mut stopped).await, None);
     }
 }

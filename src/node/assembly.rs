@@ -16,7 +16,7 @@ use ankusa_actors::tree::{Front, MakeFront};
 use tokio::sync::watch;
 
 use super::sockets::Sockets;
-use crate::config::{self, Config, Role};
+use crate::config::{self, CompactionStyle, Config, Role};
 use crate::front::admin::{AdminServer, AdminServerArgs};
 use crate::front::auth::Authorizer;
 use crate::front::control::{ControlServer, ControlServerArgs};
@@ -25,7 +25,7 @@ use crate::front::ingest::{IngestServer, IngestServerArgs};
 use crate::front::listener::Limits;
 use crate::front::routes::{Api, Control};
 use crate::host::{HostClock, HostEntropy};
-use crate::rocks::{self, RocksEngine, RocksOptions, WriteBuffers};
+use crate::rocks::{self, Compaction, RocksEngine, RocksOptions, WriteBuffers};
 use crate::sinks::{self, Outbound};
 use crate::telemetry::metrics::Metrics;
 
@@ -106,10 +106,12 @@ fn rocks_options(config: &Config) -> RocksOptions {
         block_cache_bytes: rocksdb.block_cache_bytes,
         bloom_bits_per_key: rocksdb.bloom_bits_per_key,
         max_open_files: rocksdb.max_open_files,
-        write_buffers: WriteBuffers {
-            hooks_bytes: rocksdb.write_buffer_bytes,
-            ..WriteBuffers::default()
+        write_buffers: WriteBuffers::of_each(|cf| rocksdb.write_buffer_of(cf)),
+        compaction: match rocksdb.compaction_style {
+            CompactionStyle::Level => Compaction::Level,
+            CompactionStyle::Universal => Compaction::Universal,
         },
+        rate_limit_bytes_per_s: rocksdb.rate_limit_bytes_per_s,
         max_background_jobs: rocksdb.max_background_jobs,
         open_deadline_ms: config.store.open_deadline_ms,
     }

@@ -2,6 +2,7 @@
 
 mod assembly;
 mod limits;
+mod memory;
 mod sockets;
 
 use std::pin::pin;
@@ -33,6 +34,9 @@ pub fn start(config: Config) -> ExitCode {
     if let Err(error) = limits::raise(&config) {
         error!("{error}");
         return ExitCode::FAILURE;
+    }
+    if let Some(warning) = memory::warning(&config) {
+        warn!("{warning}");
     }
     let runtime = match runtime(&config) {
         Ok(runtime) => runtime,

@@ -15,5 +15,5 @@ mod threads;
 
 pub use kv::RocksKv;
 pub use open::RocksEngine;
-pub use options::{RocksOptions, WriteBuffers};
+pub use options::{Compaction, MEMTABLES_MAX_BYTES, RocksOptions, WriteBuffers};
 pub use probe::create_synced;

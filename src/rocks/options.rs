@@ -9,51 +9,60 @@
 
 use ankusa_actors::model::cf::Cf;
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, Options,
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompactionStyle, DBCompressionType,
+    DBRecoveryMode, Options,
 };
 
 use super::merge;
 
 const MIB: u64 = 1 << 20;
 
+/// All memtables of a store together, in bytes, whatever the families' own sizes add up to.
+pub const MEMTABLES_MAX_BYTES: u64 = 256 << 20;
+
+/// How often the rate limiter gives out bytes, in microseconds, and how seldom a compaction goes before a flush (one
+/// time in so many): RocksDB's own defaults.
+const RATE_REFILL_US: i64 = 100_000;
+const RATE_FAIRNESS: i32 = 10;
+
 /// Levels of a family: RocksDB's own default.
 const LEVELS: usize = 7;
 
-/// Memtable sizes. Up to two of each family exist at a time; all together stay under 256 MiB.
+/// Memtable sizes, in bytes a family. Up to two of each exist at a time; all together stay under 256 MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WriteBuffers {
-    /// Of `hooks`, in bytes; default 64 MiB. Bigger means fewer, larger files and a longer replay at boot.
-    pub hooks_bytes: usize,
-    /// Of `index`, in bytes; default 16 MiB.
-    pub index_bytes: usize,
-    /// Of `deliveries`, in bytes; default 16 MiB.
-    pub deliveries_bytes: usize,
-    /// Of each other family, in bytes; default 4 MiB.
-    pub others_bytes: usize,
+pub struct WriteBuffers([usize; Cf::ALL.len()]);
+
+impl WriteBuffers {
+    pub fn of_each(bytes: impl Fn(Cf) -> usize) -> Self {
+        Self(Cf::ALL.map(bytes))
+    }
+
+    const fn of(&self, cf: Cf) -> usize {
+        self.0[cf.index()]
+    }
 }
 
 impl Default for WriteBuffers {
+    /// Of `hooks` 64 MiB: bigger means fewer, larger files and a longer replay at boot. What the others collect is small
+    /// beside it.
     fn default() -> Self {
-        Self {
-            hooks_bytes: 64 << 20,
-            index_bytes: 16 << 20,
-            deliveries_bytes: 16 << 20,
-            others_bytes: 4 << 20,
-        }
+        Self::of_each(|cf| match cf {
+            Cf::Hooks => 64 << 20,
+            Cf::Index | Cf::Deliveries => 16 << 20,
+            Cf::Default | Cf::Archive | Cf::Quarantine | Cf::Audit | Cf::Tenants | Cf::Counters => {
+                4 << 20
+            }
+        })
     }
 }
 
-impl WriteBuffers {
-    const fn of(&self, cf: Cf) -> usize {
-        match cf {
-            Cf::Hooks => self.hooks_bytes,
-            Cf::Index => self.index_bytes,
-            Cf::Deliveries => self.deliveries_bytes,
-            Cf::Default | Cf::Archive | Cf::Quarantine | Cf::Audit | Cf::Tenants | Cf::Counters => {
-                self.others_bytes
-            }
-        }
-    }
+/// How files that have grown many become few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compaction {
+    /// The least disk and the cheapest reads.
+    Level,
+    /// A fraction of the writing, for up to twice the disk while it works.
+    Universal,
 }
 
 /// What may be tuned. Read at every open.
@@ -69,6 +78,11 @@ pub struct RocksOptions {
     /// 256 more.
     pub max_open_files: u32,
     pub write_buffers: WriteBuffers,
+    /// Default level: hooks die young, and what level compaction writes again is mostly keys, not bodies.
+    pub compaction: Compaction,
+    /// Bytes a second that flushes and compactions may write together; default 0, no limit. On a disk that is shared, a
+    /// burst of theirs is what fsyncs of the log wait for.
+    pub rate_limit_bytes_per_s: u64,
     /// Flushes and compactions at once, at least 1; default 4. Too few and writes stall, too many and they starve the
     /// commit path.
     pub max_background_jobs: u32,
@@ -85,6 +99,8 @@ impl Default for RocksOptions {
             bloom_bits_per_key: 10,
             max_open_files: 1_024,
             write_buffers: WriteBuffers::default(),
+            compaction: Compaction::Level,
+            rate_limit_bytes_per_s: 0,
             max_background_jobs: 4,
             open_deadline_ms: 120_000,
         }
@@ -105,10 +121,15 @@ impl RocksOptions {
         options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
         // One cold family would otherwise pin the log of all the others for ever; also bounds the replay at boot.
         options.set_max_total_wal_size(512 * MIB);
-        // All memtables together, whatever the families' own sizes add up to.
-        options.set_db_write_buffer_size(256 << 20);
+        // What the families' own sizes add up to is not what a machine was planned for.
+        options
+            .set_db_write_buffer_size(usize::try_from(MEMTABLES_MAX_BYTES).unwrap_or(usize::MAX));
         // Flushes must not wait behind compactions, or writes stall.
         options.set_max_background_jobs(signed(self.max_background_jobs));
+        if self.rate_limit_bytes_per_s > 0 {
+            let rate = i64::try_from(self.rate_limit_bytes_per_s).unwrap_or(i64::MAX);
+            options.set_ratelimiter(rate, RATE_REFILL_US, RATE_FAIRNESS);
+        }
         // Descriptors are shared with the sockets.
         options.set_max_open_files(signed(self.max_open_files));
         // RocksDB's own log: at most five files ...
@@ -128,6 +149,10 @@ impl RocksOptions {
     fn family(&self, cf: Cf, cache: &Cache) -> Options {
         let mut options = Options::default();
         options.set_write_buffer_size(self.write_buffers.of(cf));
+        options.set_compaction_style(match self.compaction {
+            Compaction::Level => DBCompactionStyle::Level,
+            Compaction::Universal => DBCompactionStyle::Universal,
+        });
         match cf {
             Cf::Hooks | Cf::Quarantine => keep_bodies_in_blobs(&mut options),
             Cf::Counters => {

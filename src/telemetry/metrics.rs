@@ -93,6 +93,15 @@ impl Metrics {
         Self { registry: registrar.0, ..metrics }
     }
 
+    /// How many restarts of a child have been counted, and how often its domain was counted as down.
+    pub fn restarts_counted(&self, child: &str) -> (u64, u64) {
+        let count = |found: Option<Counter>| found.map_or(0, |counter| counter.get());
+        (
+            count(self.restarts.find([("child", child)])),
+            count(self.subtrees_down.find([("domain", child)])),
+        )
+    }
+
     /// Everything, as [`CONTENT_TYPE`].
     pub fn encode(&self) -> String {
         let mut text = String::new();

@@ -92,7 +92,7 @@ impl Recorder {
 }
 
 /// The library: where the variable says, or beside this program, or where cargo puts what a program depends on.
-fn find_library() -> Result<PathBuf, CannotInject> {
+pub(crate) fn find_library() -> Result<PathBuf, CannotInject> {
     if let Some(path) = std::env::var_os(VARIABLE) {
         return PathBuf::from(path)
             .canonicalize()

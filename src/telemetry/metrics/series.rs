@@ -33,6 +33,12 @@ impl<M: Clone> Family<M> {
         let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
         series.entry(labels).or_insert_with(self.make).clone()
     }
+
+    /// The series with these labels, if there is one.
+    pub(super) fn find<const N: usize>(&self, labels: [(&'static str, &str); N]) -> Option<M> {
+        let labels: Vec<Label> = labels.map(|(name, value)| (name, value.to_owned())).into();
+        self.series.read().unwrap_or_else(PoisonError::into_inner).get(&labels).cloned()
+    }
 }
 
 impl<M> fmt::Debug for Family<M> {
