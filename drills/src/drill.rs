@@ -246,6 +246,22 @@ impl Report {
         }
     }
 
+    /// Adds something that must not happen, by the number of the invariant it violates.
+    pub fn violated_as(&mut self, invariant: &'static str, finding: String) {
+        *self.invariants_violated.entry(invariant).or_default() += 1;
+        self.violated_by(format!("{invariant}: {finding}"));
+    }
+
+    /// Takes over what another report found.
+    pub fn take(&mut self, other: Self) {
+        for (invariant, violations) in other.invariants_violated {
+            *self.invariants_violated.entry(invariant).or_default() += violations;
+        }
+        let untold = other.violations_total - other.violations.len();
+        other.violations.into_iter().for_each(|finding| self.violated_by(finding));
+        self.violations_total += untold;
+    }
+
     /// Adds something that must not happen and that is no invariant of a store: a node that does not start, say.
     pub fn violated_by(&mut self, finding: String) {
         self.verdict = Verdict::Violated;

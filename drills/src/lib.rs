@@ -21,6 +21,7 @@
 //! | [`full_disk`] | a small disk ([`tiny_disk`]) that fills up under load and is freed |
 //! | [`stage`] | what those share: one store, its clients and sink, and the judge |
 //! | [`faults`], [`watch`] | faults of a disk that are switched at run time; what `/ready` says meanwhile |
+//! | [`nth`] | the Nth fsync, write or read fails, for every N |
 //! | [`node`] | a node process: configuration, start, kill, dump |
 //! | [`load`], [`worker`], [`journal`] | clients, the sink, and what both write down |
 //! | [`reader`] | a store's rows, read from its files without the node |
@@ -45,6 +46,7 @@ pub mod kill9;
 pub mod kill9_every_op;
 pub mod load;
 pub mod node;
+pub mod nth;
 pub mod pause;
 pub mod reader;
 pub mod recorded;

@@ -3,7 +3,7 @@
 use crate::drill::{Ci, Drill, Form, Needs};
 use crate::{
     crash_loop, crash_tree, cut_every_op, cut_reorder, dead_disk, drain, full_disk, kill9,
-    kill9_every_op, pause, slow_disk,
+    kill9_every_op, nth, pause, slow_disk,
 };
 
 /// Every drill there is. CI runs them in this order.
@@ -61,6 +61,46 @@ pub const DRILLS: &[Drill] = &[
         canaries: &[],
         canary_form: Form::DEFAULT,
         run: crash_loop::run,
+    },
+    Drill {
+        name: "fsync_eio_nth",
+        what: "EIO from the Nth fsync of a node's life, once or for a while: refused hooks stay refused, also after a power cut; it takes hooks again by itself",
+        cycles_are: "trials, of every N and form without it",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::cycles(5), budget_s: 25 }),
+        canaries: &["canary-no-reopen-after-eio"],
+        canary_form: Form::cycles(2),
+        run: nth::run_fsync_eio,
+    },
+    Drill {
+        name: "write_eio_nth",
+        what: "EIO from the Nth write, create or rename, whole or in part: as fsync_eio_nth",
+        cycles_are: "trials, of every N and form without it",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::cycles(5), budget_s: 20 }),
+        canaries: &[],
+        canary_form: Form::cycles(2),
+        run: nth::run_write_eio,
+    },
+    Drill {
+        name: "read_eio_nth",
+        what: "EIO from the Nth read, on a store with hooks in it: never taken for an absence",
+        cycles_are: "trials, of every N and form without it",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::cycles(4), budget_s: 20 }),
+        canaries: &[],
+        canary_form: Form::cycles(2),
+        run: nth::run_read_eio,
+    },
+    Drill {
+        name: "full_nth",
+        what: "a full disk at the Nth write: of anything, of the log, of MANIFEST, OPTIONS or CURRENT",
+        cycles_are: "trials, of every N and form without it",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::cycles(6), budget_s: 30 }),
+        canaries: &[],
+        canary_form: Form::cycles(2),
+        run: nth::run_full,
     },
     Drill {
         name: "crash_tree",

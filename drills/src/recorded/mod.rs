@@ -12,6 +12,7 @@
 //! The recorded node's fsyncs take a while: as long as on a real disk, so that whoever answers before the fsync returns is
 //! caught, on a machine whose fsync costs nothing too.
 
+pub mod fault;
 pub mod images;
 pub mod recorder;
 pub mod restarts;
