@@ -68,8 +68,8 @@ pub const DRILLS: &[Drill] = &[
         cycles_are: "trials, of every N and form without it",
         needs: Needs::Nothing,
         ci: Some(Ci { form: Form::cycles(5), budget_s: 25 }),
-        canaries: &["canary-no-reopen-after-eio"],
-        canary_form: Form::cycles(2),
+        canaries: &["canary-ignore-sync-error", "canary-no-fence", "canary-no-reopen-after-eio"],
+        canary_form: Form::cycles(4),
         run: nth::run_fsync_eio,
     },
     Drill {
@@ -88,8 +88,8 @@ pub const DRILLS: &[Drill] = &[
         cycles_are: "trials, of every N and form without it",
         needs: Needs::Nothing,
         ci: Some(Ci { form: Form::cycles(4), budget_s: 20 }),
-        canaries: &[],
-        canary_form: Form::cycles(2),
+        canaries: &["canary-miss-on-error"],
+        canary_form: Form::cycles(12),
         run: nth::run_read_eio,
     },
     Drill {

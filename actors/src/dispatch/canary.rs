@@ -1,4 +1,4 @@
-//! A build that breaks a rule of dispatch on purpose, for a drill to catch. A feature, never in a release.
+//! Builds that break a rule of dispatch on purpose, for a drill to catch. Features, never in a release.
 
 use super::load::Claimable;
 use super::writing::Writing;
@@ -24,4 +24,15 @@ pub(super) async fn before_send(
         ops.reclaim(job.claimed.seq, [marker], false);
     }
     writing.apply(ops.finish()).await
+}
+
+/// What was read; or, broken, that `count` hooks are not there when they cannot be read.
+pub(super) fn misses(
+    read: Result<Vec<Option<Vec<u8>>>, KvError>,
+    count: usize,
+) -> Result<Vec<Option<Vec<u8>>>, KvError> {
+    if cfg!(feature = "canary-miss-on-error") {
+        return Ok(read.unwrap_or_else(|_| vec![None; count]));
+    }
+    read
 }

@@ -37,3 +37,13 @@ pub(super) fn before_fence(ledger: &Ledger) {
         ledger.refuse_unfenced();
     }
 }
+
+/// What became of an fsync; or, broken, that all is well.
+pub(super) fn synced(result: Result<(), KvError>) -> Result<(), KvError> {
+    if cfg!(feature = "canary-ignore-sync-error") { Ok(()) } else { result }
+}
+
+/// Whether what is to be fenced is left where it is.
+pub(super) fn fences_nothing() -> bool {
+    cfg!(feature = "canary-no-fence")
+}

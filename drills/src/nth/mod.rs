@@ -27,6 +27,7 @@ use crate::recorded::fault::{Calls, Fault};
 use crate::recorded::images::Outcome;
 use crate::scratch::Scratch;
 use crate::stage::on_a_runtime;
+use crate::timings::millis;
 
 /// More calls than any trial makes: such a fault never comes, and what is left of it says how many there were.
 const NEVER: u64 = 1 << 40;
@@ -238,6 +239,8 @@ struct Tried {
     tally: Tally,
     /// From the heal of a fault that stayed until a hook was acked.
     slowest_again: Duration,
+    /// The trial that took longest.
+    slowest: (Duration, String),
     images: Outcome,
     /// How many calls there were to fail, by filter.
     calls: BTreeMap<&'static str, u64>,
@@ -253,6 +256,9 @@ impl Tried {
         self.tally.refused += ended.tally.refused;
         self.tally.unknown += ended.tally.unknown;
         self.slowest_again = self.slowest_again.max(ended.again_after);
+        if ended.took > self.slowest.0 {
+            self.slowest = (ended.took, ended.place.clone());
+        }
         self.images.add(ended.images.clone());
         ended
     }
@@ -265,8 +271,9 @@ impl Tried {
         report.count("trials_with_a_fault", self.fired);
         report.count("boots_refused", self.boots_refused);
         report.count("calls", serde_json::json!(self.calls));
-        let again_ms = u64::try_from(self.slowest_again.as_millis()).unwrap_or(u64::MAX);
-        report.count("slowest_again_ms", again_ms);
+        report.count("slowest_again_ms", millis(self.slowest_again));
+        let (took, place) = &self.slowest;
+        report.count("slowest_trial", format!("{} ms: {place}", millis(*took)));
         if !self.images.images.is_empty() {
             count_images(report, &self.images);
         }

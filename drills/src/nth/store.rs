@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,7 +14,6 @@ use crate::journal::Journal;
 use crate::load::{Load, LoadPlan};
 use crate::node::NodeSetup;
 use crate::scratch::Scratch;
-use crate::worker::Worker;
 
 /// Hooks in it.
 const HOOKS: u64 = 300;
@@ -34,9 +34,11 @@ impl Held {
         let directory = scratch.subdirectory("held")?;
         let data_dir = scratch.subdirectory("held/data")?;
         let journal = Arc::new(Journal::new());
-        // Nobody listens there any more.
-        let gone = Worker::start(seed, Arc::clone(&journal)).await?.url();
-        let setup = NodeSetup::new(&directory, &data_dir, &gone)?;
+        // A sink that never answers: every attempt is cut off by the kill. One that refused would put the rows off.
+        let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).or_cannot("listen as the sink")?;
+        let port = silent.local_addr().or_cannot("listen as the sink")?.port();
+        let sink = format!("http://127.0.0.1:{port}/hooks");
+        let setup = NodeSetup::new(&directory, &data_dir, &sink)?;
         let node = setup.start().await.or_cannot("start a node to fill a store")?;
         let (plan, next) = (LoadPlan { seed }, Arc::new(AtomicU64::new(0)));
         Load::start(CLIENTS, setup.http_port(), plan, &next, HOOKS, &journal).finish().await;

@@ -38,8 +38,9 @@ const DRAINED_WITHIN: Duration = Duration::from_secs(60);
 /// Wait between two looks at something that will come about.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Cuts judged after a fault, in each of these shapes.
-const CUTS: usize = 12;
+/// Cuts judged after a fault, in each of these shapes: so many right after it, where most is at stake, and so many spread
+/// over all that follows.
+const CUTS: usize = 10;
 const POLICIES: [Policy; 3] = [Policy::DropUnsynced, Policy::KeepAll, Policy::Torn512];
 
 /// A trial to be run.
@@ -61,6 +62,8 @@ pub(super) struct Ended {
     pub(super) boot_refused: bool,
     pub(super) tally: Tally,
     pub(super) again_after: Duration,
+    pub(super) took: Duration,
+    pub(super) place: String,
     pub(super) images: Outcome,
     /// What is left of the countdown.
     pub(super) left: u64,
@@ -88,6 +91,7 @@ type Wrong = (&'static str, String);
 impl Trial<'_> {
     /// Runs it. What is violated goes to the report.
     pub(super) async fn run(self, report: &mut Report) -> Result<Ended, CannotInject> {
+        let began = Instant::now();
         let room = self.scratch.room()?;
         let mut stage = Stage::new(self, &room).await?;
         let place = self.fault.place();
@@ -102,6 +106,7 @@ impl Trial<'_> {
         }
         ended.violated = found.verdict == Verdict::Violated;
         report.take(found);
+        (ended.took, ended.place) = (began.elapsed(), place);
         Ok(ended)
     }
 }
@@ -305,8 +310,9 @@ impl<'a> Stage<'a> {
         let failed = ops.iter().position(|op| matches!(op, Op::SyncFailed { .. })).unwrap_or(0);
         let after = timeline.cuts().partition_point(|cut| cut.end <= failed);
         let cuts = timeline.cuts().get(after..).unwrap_or_default();
-        let cuts: Vec<Cut> =
-            cuts.iter().copied().step_by(cuts.len().div_ceil(CUTS).max(1)).collect();
+        let (near, far) = cuts.split_at(CUTS.min(cuts.len()));
+        let spread = far.iter().step_by(far.len().div_ceil(CUTS).max(1));
+        let cuts: Vec<Cut> = near.iter().chain(spread).copied().collect();
         let base = Disk::new(&self.recorder.root().display().to_string(), NAME_RULE);
         let recording = Recording {
             base: &base,
