@@ -38,9 +38,14 @@ pub(super) fn before_fence(ledger: &Ledger) {
     }
 }
 
-/// What became of an fsync; or, broken, that all is well.
-pub(super) fn synced(result: Result<(), KvError>) -> Result<(), KvError> {
-    if cfg!(feature = "canary-ignore-sync-error") { Ok(()) } else { result }
+/// What became of a write or an fsync; or, broken, that all is well.
+pub(super) fn heeded(result: Result<(), KvError>) -> Result<(), KvError> {
+    if cfg!(feature = "canary-ignore-error") { Ok(()) } else { result }
+}
+
+/// Makes a fence durable; or, broken, does not.
+pub(super) async fn sync_fence(store: &StoreHandle) -> Result<(), KvError> {
+    if cfg!(feature = "canary-fence-unsynced") { Ok(()) } else { store.sync().await }
 }
 
 /// Whether what is to be fenced is left where it is.

@@ -4,6 +4,7 @@
 //! never in part: what is there is deleted with everything it counted, in a synced batch, and only then is anybody told.
 //! The rows themselves say what to delete, so the same code serves a Writer that knows nothing of its predecessor.
 
+use super::canary;
 use crate::model::cf::Cf;
 use crate::model::delivery::DeliveryRow;
 use crate::model::envelope::Envelope;
@@ -58,7 +59,7 @@ pub(super) async fn delete(
     for &(first, last) in spans {
         while delete_chunk(store, first, last).await? {}
     }
-    store.sync().await
+    canary::sync_fence(store).await
 }
 
 /// True when there may be more.

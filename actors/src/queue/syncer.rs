@@ -118,7 +118,7 @@ impl SyncerState {
                 mark.raise(last);
             }
             let (generation, started) = (store.state().generation, Instant::now());
-            if let Err(error) = canary::synced(store.sync().await) {
+            if let Err(error) = canary::heeded(store.sync().await) {
                 warn!(%error, "an fsync failed; every group it covers is fenced");
                 ledger.fail();
                 writer.fence(generation);

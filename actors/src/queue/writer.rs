@@ -241,7 +241,7 @@ impl WriterState {
         }
         let (started, bytes) = (Instant::now(), batch.bytes());
         let generation = self.args.store.state().generation;
-        let applied = canary::apply(&self.args.store, batch).await;
+        let applied = canary::heeded(canary::apply(&self.args.store, batch).await);
         drop(rooms);
         match applied {
             Ok(()) => {
