@@ -353,6 +353,26 @@ mod tests {
     }
 
     #[test]
+    fn a_form_is_told_as_the_arguments_of_a_run() {
+        assert_eq!(Form::DEFAULT.to_string(), "");
+        let form = Form { cycles: Some(3), ..Form::stride(4) };
+        assert_eq!(form.to_string(), "--cycles 3 --stride 4");
+        assert_eq!(Form::seconds(9).options().lasting, Some(Duration::from_secs(9)));
+    }
+
+    #[test]
+    fn a_report_takes_over_what_another_found() {
+        let (mut all, mut one) = (Report::new("a drill", 7), Report::new("a drill", 7));
+        all.violated_as("I11", "it died".to_owned());
+        (0..30).for_each(|n| one.violated_as("I12", n.to_string()));
+        all.take(one);
+        assert_eq!(all.invariants_violated, BTreeMap::from([("I11", 1), ("I12", 30)]));
+        assert_eq!((all.violations_total, all.violations.len()), (31, VIOLATIONS_TOLD));
+        assert_eq!(all.violations[..2], ["I11: it died", "I12: 0"]);
+        assert_eq!(all.verdict, Verdict::Violated);
+    }
+
+    #[test]
     fn only_the_first_findings_are_told() {
         let mut report = Report::new("a drill", 7);
         (0..100).for_each(|n| report.violated_by(n.to_string()));
