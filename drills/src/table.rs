@@ -58,8 +58,8 @@ pub const DRILLS: &[Drill] = &[
         cycles_are: "chains of crashes",
         needs: Needs::Nothing,
         ci: Some(Ci { form: Form::cycles(2), budget_s: 35 }),
-        canaries: &["canary-fence-unsynced"],
-        canary_form: Form { cycles: Some(1), ..Form::stride(4) },
+        canaries: &[],
+        canary_form: Form::DEFAULT,
         run: crash_loop::run,
     },
     Drill {

@@ -129,6 +129,9 @@ impl NthDrill {
         let mut report = Report::new(self.name, options.seed);
         let scratch = Scratch::in_memory()?;
         let all = on_a_runtime(self.try_all(options, &scratch, &mut report))?;
+        if all.fired == 0 {
+            return Err(CannotInject(format!("none of {} trials met its fault", all.trials)));
+        }
         all.count(&mut report);
         report.elapsed_ms = started.elapsed().as_millis();
         scratch.keep_evidence(options, &mut report);

@@ -1,5 +1,6 @@
 //! One trial: a node, a small load, one fault.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -38,9 +39,9 @@ const DRAINED_WITHIN: Duration = Duration::from_secs(60);
 /// Wait between two looks at something that will come about.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Cuts judged after a fault, in each of these shapes: so many right after it, where most is at stake, and so many spread
-/// over all that follows.
-const CUTS: usize = 10;
+/// Cuts judged after a fault, in each of these shapes: so many right after it, so many before hooks are acked again (what was
+/// refused in between must be gone durably), and so many spread over all that follows.
+const CUTS: usize = 8;
 const POLICIES: [Policy; 3] = [Policy::DropUnsynced, Policy::KeepAll, Policy::Torn512];
 
 /// A trial to be run.
@@ -308,11 +309,7 @@ impl<'a> Stage<'a> {
         let numbers = self.first..self.next.load(Ordering::SeqCst);
         let timeline = Timeline::new(&ops, self.plan, numbers, Past::default());
         let failed = ops.iter().position(|op| matches!(op, Op::SyncFailed { .. })).unwrap_or(0);
-        let after = timeline.cuts().partition_point(|cut| cut.end <= failed);
-        let cuts = timeline.cuts().get(after..).unwrap_or_default();
-        let (near, far) = cuts.split_at(CUTS.min(cuts.len()));
-        let spread = far.iter().step_by(far.len().div_ceil(CUTS).max(1));
-        let cuts: Vec<Cut> = near.iter().chain(spread).copied().collect();
+        let cuts = cuts_after(&timeline, failed);
         let base = Disk::new(&self.recorder.root().display().to_string(), NAME_RULE);
         let recording = Recording {
             base: &base,
@@ -327,6 +324,18 @@ impl<'a> Stage<'a> {
         tell(found, &format!("{place}; "), outcome.findings.clone());
         Ok(outcome)
     }
+}
+
+/// The cuts to judge, in order.
+fn cuts_after(timeline: &Timeline, failed: usize) -> Vec<Cut> {
+    let first = timeline.cuts().partition_point(|cut| cut.end <= failed);
+    let all = timeline.cuts().get(first..).unwrap_or_default();
+    let spread = all.iter().step_by(all.len().div_ceil(CUTS).max(1));
+    let again = timeline.acks_again();
+    let before = all.iter().rev().skip_while(|cut| cut.end > again).take(CUTS);
+    let near = all.iter().take(CUTS).chain(before);
+    let cuts: BTreeMap<usize, Cut> = near.chain(spread).map(|cut| (cut.end, *cut)).collect();
+    cuts.into_values().collect()
 }
 
 fn countdown(calls: Calls) -> Word {
