@@ -43,7 +43,11 @@ async fn health_says_what_runs_and_ready_what_is_taken() {
         r#"{{"status":"ok","instance":"default","version":"{version}","roles":["dispatch","edge"]}}"#
     );
     assert_eq!(node.admin("/health").await.sorted(), Answer::json(200, &health, &[]));
-    let ready = Answer::json(200, r#"{"status":"ready","instance":"default","store":"ok"}"#, &[]);
+    let ready = Answer::json(
+        200,
+        r#"{"status":"ready","instance":"default","store":"ok","disk":"ok"}"#,
+        &[],
+    );
     assert_eq!(node.admin("/ready").await.sorted(), ready);
 }
 

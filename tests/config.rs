@@ -285,6 +285,10 @@ fn keys_that_bound_each_other_are_told_together() {
             "store.reopen_max_backoff_ms must be >= store.reopen_backoff_ms (60001), got 60000",
         ),
         (
+            "store: {min_free_bytes: 134217729}",
+            "store.resume_free_bytes must be >= store.min_free_bytes (134217729), got 134217728",
+        ),
+        (
             "batcher: {max_queue_bytes: 7999999}",
             "batcher.max_queue_bytes must be >= http.max_body_bytes (8000000), got 7999999",
         ),

@@ -158,17 +158,25 @@ async fn status_and_tree_say_how_the_node_is() {
         .map(|(_, _, value)| value.len())
         .sum();
     assert_eq!(usize::try_from(bytes).unwrap(), hooks);
+    for key in ["free_bytes", "wal_bytes"] {
+        assert!(status["store"][key].take().as_u64().unwrap() > 0, "{key}");
+    }
+    let store = json!({"open": true, "generation": 1, "accepting": true, "failing": null,
+        "writer_blocked": null, "closed_for_ms": null, "next_attempt_in_ms": null,
+        "last_failure": null, "free_bytes": null, "wal_bytes": null,
+        "reserve_bytes": 67_108_864, "reserve_wanted_bytes": 67_108_864,
+        "min_free_bytes": 67_108_864, "resume_free_bytes": 134_217_728});
     assert_eq!(
         status,
         json!({"instance": "default", "version": env!("CARGO_PKG_VERSION"),
             "roles": ["dispatch", "edge"], "uptime_ms": null, "draining": false,
-            "store": {"open": true, "generation": 1, "failing": null}, "next_seq": 3,
+            "store": store, "next_seq": 3,
             "synced_through": 2, "unsynced_groups": 0, "fencing": false, "buffered_hooks": 0,
             "queue": {"pending": 0, "scheduled": 2, "inflight": 0, "dead": 0, "bytes": null,
                 "archive_pending": 0, "dead_bytes": 0}})
     );
     let table = node.ctl(&["status"]).await;
-    assert!(table.out.contains("\nqueue.scheduled        2\n"), "{}", table.out);
+    assert!(table.out.contains("\nqueue.scheduled             2\n"), "{}", table.out);
 
     let tree = node.ctl(&["tree", "--json"]).await.value();
     let children = tree["children"].as_array().unwrap();
@@ -203,6 +211,7 @@ async fn status_and_tree_say_how_the_node_is() {
     let table = node.ctl(&["tree"]).await.out;
     assert!(table.starts_with("CHILD "), "{table}");
     assert!(table.contains("\n    writer    -             running "), "{table}");
+    assert!(table.contains("\nstore.reserve_bytes         67108864\n"), "{table}");
 }
 
 #[tokio::test]
@@ -214,7 +223,8 @@ async fn ready_metrics_and_hooks_can_be_asked() {
         ids.push(node.accepted(format!("hook {number}").as_bytes()).await);
     }
     let ready = node.ctl(&["ready", "--json"]).await;
-    let expected = "{\"status\":\"ready\",\"instance\":\"default\",\"store\":\"ok\"}\n";
+    let expected =
+        "{\"status\":\"ready\",\"instance\":\"default\",\"store\":\"ok\",\"disk\":\"ok\"}\n";
     assert_eq!((ready.code, ready.out.as_str(), ready.err.as_str()), (Some(0), expected, ""));
     let metrics = node.ctl(&["metrics"]).await;
     let committed = "ankusa_ingest_requests_total{instance=\"default\",source_id=\"demo\",outcome=\"committed\"} 5\n";

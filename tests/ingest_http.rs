@@ -537,7 +537,11 @@ async fn health_is_the_process_and_ready_is_the_store() {
     let node = TestNode::demo(&worker).await;
     let health = Answer::json(200, r#"{"status":"ok","instance":"default"}"#, &[]);
     assert_eq!(node.get("/health").await.sorted(), health);
-    let ready = Answer::json(200, r#"{"status":"ready","instance":"default","store":"ok"}"#, &[]);
+    let ready = Answer::json(
+        200,
+        r#"{"status":"ready","instance":"default","store":"ok","disk":"ok"}"#,
+        &[],
+    );
     assert_eq!(node.get("/ready").await.sorted(), ready);
     assert_eq!(node.get("/ready?verbose=1").await.sorted(), ready);
 }

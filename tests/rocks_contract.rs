@@ -9,7 +9,9 @@ use std::time::Duration;
 use ankusa_actors::model::batch::Batch;
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::failure::FailureClass;
-use ankusa_actors::ports::{Direction, Engine, Kv, KvError, Lane, OpenError, Page, Scan, contract};
+use ankusa_actors::ports::{
+    Direction, DiskRoom, Engine, Kv, KvError, Lane, OpenError, Page, Scan, contract,
+};
 use ankusa_node::rocks::{Compaction, RocksEngine, RocksOptions, WriteBuffers};
 use async_trait::async_trait;
 use tempfile::TempDir;
@@ -75,6 +77,14 @@ impl Engine for Store {
 
     async fn probe_disk(&self) -> Result<(), KvError> {
         self.engine.probe_disk().await
+    }
+
+    async fn room(&self) -> Result<DiskRoom, KvError> {
+        self.engine.room().await
+    }
+
+    async fn set_reserve(&self, bytes: u64) -> Result<(), KvError> {
+        self.engine.set_reserve(bytes).await
     }
 }
 
@@ -411,4 +421,22 @@ async fn what_may_be_tuned_takes_effect_at_the_next_open_and_the_rest_stays() {
         !caches.is_empty() && caches.iter().all(|(_, bytes)| *bytes == "7340032"),
         "{caches:?}"
     );
+}
+
+#[tokio::test]
+async fn what_the_database_says_of_itself_is_in_two_files_however_often_it_is_opened() {
+    let mut store = store_of(&["a"]).await;
+    for _ in 0..4 {
+        store = store.reopened_with(RocksOptions::default());
+        let kv = store.open().await.unwrap();
+        store.close(kv).await;
+    }
+    let logs = store.files(|name| name.starts_with("LOG"));
+    let names: Vec<_> =
+        logs.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, ["LOG", "LOG.old"]);
+    for log in &logs {
+        let said = fs::read_to_string(log).unwrap();
+        assert!(said.contains("RocksDB version") && said.contains("Shutdown complete"), "{said}");
+    }
 }

@@ -27,7 +27,7 @@ fn ids(worker: &Worker) -> BTreeSet<String> {
 async fn draining(node: &TestNode) {
     let expected = Answer::json(
         503,
-        r#"{"status":"draining","instance":"default","store":"ok"}"#,
+        r#"{"status":"draining","instance":"default","store":"ok","disk":"ok"}"#,
         &[("retry-after", "1")],
     );
     until("the node is draining", async || {

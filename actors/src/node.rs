@@ -151,7 +151,7 @@ fn handles(
 ) -> Handles {
     let (store, ledger) = (StoreHandle::default(), Ledger::default());
     let partitions = if settings.roles.edge { settings.batcher.partitions } else { 0 };
-    let batcher = |_| BatcherHandle::new(&settings.batcher, &ledger);
+    let batcher = |_| BatcherHandle::new(&settings.batcher, &ledger, &store);
     let batchers: Arc<[BatcherHandle]> = (0..partitions).map(batcher).collect();
     let ingest = Ingest {
         config: settings.ingest.clone(),

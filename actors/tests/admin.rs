@@ -209,7 +209,22 @@ async fn the_status_is_what_a_person_reads_first() {
         "roles": ["edge", "storage"],
         "uptime_ms": 3_000,
         "draining": false,
-        "store": {"open": true, "generation": 1, "failing": null},
+        "store": {
+            "open": true,
+            "generation": 1,
+            "accepting": true,
+            "failing": null,
+            "writer_blocked": null,
+            "closed_for_ms": null,
+            "next_attempt_in_ms": null,
+            "last_failure": null,
+            "free_bytes": bench.disk.room().free_bytes,
+            "wal_bytes": bench.disk.room().wal_bytes,
+            "reserve_bytes": 64 << 20,
+            "reserve_wanted_bytes": 64 << 20,
+            "min_free_bytes": 64 << 20,
+            "resume_free_bytes": 128 << 20,
+        },
         "next_seq": 3,
         "synced_through": 2,
         "unsynced_groups": 0,
@@ -236,7 +251,7 @@ async fn the_status_shows_what_is_under_way_and_what_is_being_fenced() {
     let admin = admin(&bench, &node);
     bench.disk.slow(SimOp::Sync, Duration::from_millis(500));
     bench.disk.fail(Fault::refuse(SimOp::Sync, FailureClass::IoError));
-    bench.disk.fail(Fault::refuse(SimOp::Probe, FailureClass::NoSpace).until_healed());
+    bench.disk.fail(Fault::refuse(SimOp::Probe, FailureClass::ReadOnly).until_healed());
     let sent = bench.sending(&node, bench.hook("acme", "one"));
     millis(1).await;
     let of = |status: &Value| {
@@ -246,10 +261,29 @@ async fn the_status_shows_what_is_under_way_and_what_is_being_fenced() {
     millis(600).await;
     let status = admin.status();
     assert_eq!(of(&status), [json!(0), json!(1), json!(true)]);
-    assert_eq!(status["store"], json!({"open": true, "generation": 1, "failing": "io_error"}));
+    let room = bench.disk.room();
+    let expected = json!({
+        "open": true,
+        "generation": 1,
+        "accepting": true,
+        "failing": "io_error",
+        "writer_blocked": "io_error",
+        "closed_for_ms": null,
+        // Half a second after the fault, and again after as long.
+        "next_attempt_in_ms": 399,
+        "last_failure": {"class": "read_only", "op": "probe", "ago_ms": 101},
+        "free_bytes": room.free_bytes,
+        "wal_bytes": room.wal_bytes,
+        "reserve_bytes": 64 << 20,
+        "reserve_wanted_bytes": 64 << 20,
+        "min_free_bytes": 64 << 20,
+        "resume_free_bytes": 128 << 20,
+    });
+    assert_eq!(status["store"], expected);
+    assert_eq!(admin.tree()["store"], expected);
     bench.disk.heal();
     sent.await.unwrap();
-    millis(100).await;
+    millis(500).await;
     assert_eq!(of(&admin.status()), [json!(0), json!(0), json!(false)]);
 }
 
@@ -260,8 +294,17 @@ async fn while_the_store_is_closed_what_it_would_say_is_null_and_the_rest_is_the
     let admin = admin(&bench, &node);
     bench.acked(&node, "acme", "one").await;
     close_store(&bench, &node).await;
+    millis(1_000).await;
     let status = admin.status();
-    assert_eq!(status["store"], json!({"open": false, "generation": 1, "failing": "no_space"}));
+    let store = |key: &str| status["store"][key].clone();
+    assert_eq!(store("open"), json!(false));
+    assert_eq!(store("accepting"), json!(false));
+    assert_eq!((store("generation"), store("failing")), (json!(1), json!("no_space")));
+    assert_eq!(store("closed_for_ms"), json!(1_000));
+    let next_ms = store("next_attempt_in_ms").as_u64().unwrap();
+    assert!((2_750..=4_000).contains(&next_ms), "five seconds less up to a quarter: {next_ms}");
+    let last = json!({"class": "no_space", "op": "open", "ago_ms": 1_000});
+    assert_eq!(store("last_failure"), last);
     assert_eq!((&status["next_seq"], &status["synced_through"]), (&json!(null), &json!(1)));
     let queue = status["queue"].as_object().unwrap();
     assert!(queue.len() == 7 && queue.values().all(Value::is_null), "{queue:?}");
@@ -285,26 +328,62 @@ async fn the_wal_is_sizes_and_the_next_seq() {
     assert_eq!(admin(&bench, &node).wal().await, json!({"instance": "test", "wal": wal}));
 }
 
+/// What `/ready` says of a store that fails with `class`. A full disk is one more thing that is wrong.
+fn failing(status: &str, class: FailureClass) -> Value {
+    let reason = class.as_str();
+    let (disk, reasons) = if class == FailureClass::NoSpace {
+        ("failing", json!({"store": reason, "disk": "no_space"}))
+    } else {
+        ("ok", json!({"store": reason}))
+    };
+    json!({"status": status, "instance": "test", "store": "failing", "disk": disk, "reasons": reasons})
+}
+
 #[tokio::test(start_paused = true)]
 async fn ready_names_the_class_of_whatever_is_wrong() {
     for class in FailureClass::ALL {
         let bench = Bench::default();
         let node = bench.start().await;
         let admin = admin(&bench, &node);
-        let fine = json!({"status": "ready", "instance": "test", "store": "ok"});
+        let fine = json!({"status": "ready", "instance": "test", "store": "ok", "disk": "ok"});
         assert_eq!(admin.ready().await, (true, fine.clone()));
         secs(1).await;
         bench.disk.fail(Fault::refuse(SimOp::Sync, class));
-        let failing = |status: &str, class: &str| json!({"status": status, "instance": "test", "store": "failing", "reasons": {"store": class}});
-        assert_eq!(admin.ready().await, (false, failing("unavailable", class.as_str())));
-        secs(1).await;
-        assert_eq!(admin.ready().await, (true, fine));
+        assert_eq!(admin.ready().await, (false, failing("unavailable", class)));
+        millis(1).await;
+        assert_eq!(admin.ready().await, (true, fine), "the store has been reopened");
         bench.disk.fail(Fault::refuse(SimOp::Open, class));
         node.handles().store.reopen().await.unwrap_err();
-        assert_eq!(admin.ready().await, (false, failing("unavailable", class.as_str())));
+        assert_eq!(admin.ready().await, (false, failing("unavailable", class)));
         node.announce_stop();
-        assert_eq!(admin.ready().await, (false, failing("draining", class.as_str())));
+        assert_eq!(admin.ready().await, (false, failing("draining", class)));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_drains_and_has_nothing_wrong_says_so() {
+    let bench = Bench::default();
+    let node = bench.start().await;
+    node.announce_stop();
+    let draining = json!({"status": "draining", "instance": "test", "store": "ok", "disk": "ok"});
+    assert_eq!(admin(&bench, &node).ready().await, (false, draining));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ready_is_no_while_the_writer_cannot_read_its_state_though_the_store_takes_writes() {
+    let bench = Bench::default();
+    let node = bench.start().await;
+    let admin = admin(&bench, &node);
+    let unreadable = Fault::refuse(SimOp::Read, FailureClass::Corruption);
+    bench.disk.fail(unreadable.until_healed());
+    admin.crash("writer").unwrap();
+    secs(1).await;
+    let expected = failing("unavailable", FailureClass::Corruption);
+    assert_eq!(admin.ready().await, (false, expected));
+    assert_eq!(admin.status()["store"]["writer_blocked"], json!("corruption"));
+    bench.disk.heal();
+    millis(100).await;
+    assert!(admin.ready().await.0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,6 +17,7 @@ use ankusa_actors::node::Node;
 use ankusa_actors::ports::sim::{Fault, JournalEvents, SimClock, SimEntropy, SimOp};
 use ankusa_actors::queue::{BatcherConfig, BatcherHandle, Ledger};
 use ankusa_actors::sources::{Source, Sources};
+use ankusa_actors::store::StoreHandle;
 use bytes::Bytes;
 use common::{Bench, EPOCH_MS, HTTP, millis, open_source, secs};
 use hmac::{Hmac, KeyInit, Mac};
@@ -76,7 +77,11 @@ fn edge(routing: Routing, prefix: &str) -> Edge {
     let ingest = Ingest {
         config: IngestConfig { routing, prefix: prefix.to_owned(), max_body_bytes: LIMIT_BYTES },
         sources: Arc::new(sources()),
-        batchers: Arc::from([BatcherHandle::new(&BatcherConfig::default(), &Ledger::default())]),
+        batchers: Arc::from([BatcherHandle::new(
+            &BatcherConfig::default(),
+            &Ledger::default(),
+            &StoreHandle::default(),
+        )]),
         clock: Arc::new(SimClock::at(EPOCH_MS)),
         entropy: Arc::new(SimEntropy::seeded(7)),
         events: Arc::clone(&events) as _,

@@ -171,9 +171,9 @@ async fn a_report_of_a_generation_that_is_over_is_counted_and_reopens_nothing() 
 async fn while_the_disk_takes_no_writes_the_reopen_is_deferred_and_everything_stays_readable() {
     let bench = bench().await;
     bench.write().await.unwrap();
-    bench.disk.fail(Fault::refuse(SimOp::Probe, FailureClass::NoSpace).times(3));
+    bench.disk.fail(Fault::refuse(SimOp::Probe, FailureClass::IoError).times(3));
     bench.fail_a_write().await;
-    millis(2_500).await;
+    millis(1_250).await;
     let state = bench.store.state();
     assert_eq!(
         (state.generation, state.open, state.failing),
@@ -190,12 +190,12 @@ async fn while_the_disk_takes_no_writes_the_reopen_is_deferred_and_everything_st
             "0 failed io_error",
             "0 Deferred 0ns",
             "0 closed for 0ns",
+            "500 Deferred 0ns",
+            "500 closed for 0ns",
             "1000 Deferred 0ns",
             "1000 closed for 0ns",
-            "2000 Deferred 0ns",
-            "2000 closed for 0ns",
-            "3000 Ok 0ns",
-            "3000 closed for 0ns",
+            "1500 Ok 0ns",
+            "1500 closed for 0ns",
         ]
     );
     assert_eq!(bench.disk.counts().opens, 2);

@@ -8,9 +8,9 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ankusa_drills_replay::{Disk, NameRule, Op, Policy, Rng, decode};
 
@@ -23,7 +23,7 @@ use crate::scratch::Scratch;
 pub const COMMAND: &str = "control";
 
 /// Records it appends.
-const RECORDS: usize = 40;
+pub const RECORDS: usize = 40;
 
 /// Bytes of a record: no divisor of a page or a sector.
 const RECORD_BYTES: usize = 700;
@@ -35,6 +35,12 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// How long a fault that stays is held.
 const HOLD: Duration = Duration::from_millis(40);
 
+/// Longest wait for the program to write its records.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(20);
+
+/// What is written once a record is synced.
+const ACKNOWLEDGEMENT: &[u8] = b"one more";
+
 /// The program. Appends to `path`, acknowledges in `mark`, and reads back what it wrote.
 ///
 /// # Errors
@@ -42,7 +48,7 @@ const HOLD: Duration = Duration::from_millis(40);
 pub fn run(path: &Path, mark: &Path) -> io::Result<()> {
     let mut mark = File::create(mark)?;
     let mut options = File::options();
-    options.create(true).truncate(false).read(true).write(true);
+    options.create(true).truncate(true).read(true).write(true);
     let file = again(|| options.open(path))?;
     for number in 0..RECORDS {
         let mut from = number;
@@ -53,7 +59,7 @@ pub fn run(path: &Path, mark: &Path) -> io::Result<()> {
             }
             appended
         })?;
-        mark.write_all(b"one more")?;
+        mark.write_all(ACKNOWLEDGEMENT)?;
     }
     let mut contents = vec![0; RECORDS * RECORD_BYTES];
     again(|| file.read_exact_at(&mut contents, 0))?;
@@ -84,6 +90,75 @@ fn again<T>(mut step: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         }
         tried += 1;
     }
+}
+
+/// The program while it runs, for an instrument that cuts it off.
+pub struct Running(Child);
+
+/// Starts the program. It goes on until its records are written or it is killed.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn start(file: &Path, mark: &Path) -> Result<Running, CannotInject> {
+    // What an earlier trial acknowledged is not this one's.
+    File::create(mark).or_cannot("prepare the control program")?;
+    let this = std::env::current_exe().or_cannot("find this program")?;
+    let mut command = Command::new(this);
+    command.arg(COMMAND).arg(file).arg(mark).stderr(Stdio::null());
+    Ok(Running(command.spawn().or_cannot("run the control program")?))
+}
+
+impl Running {
+    /// Waits until it has acknowledged so many records.
+    ///
+    /// # Errors
+    /// When that takes longer than [`WRITTEN_WITHIN`].
+    pub fn wait_for(&self, records: usize, mark: &Path) -> Result<(), CannotInject> {
+        let began = Instant::now();
+        while acknowledged(mark)? < records {
+            if began.elapsed() > WRITTEN_WITHIN {
+                return Err(CannotInject("run the control program: it does not go on".to_owned()));
+            }
+            sleep(Duration::from_micros(100));
+        }
+        Ok(())
+    }
+
+    /// Ends the program, if it has not ended, and waits until it is gone.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub fn kill(mut self) -> Result<(), CannotInject> {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        self.0.wait().or_cannot("wait for the control program")?;
+        Ok(())
+    }
+}
+
+/// How many records the program has acknowledged.
+///
+/// # Errors
+/// When that cannot be read.
+pub fn acknowledged(mark: &Path) -> Result<usize, CannotInject> {
+    let marked = std::fs::metadata(mark).or_cannot("read what was acknowledged")?.len();
+    Ok(usize::try_from(marked).unwrap_or(0) / ACKNOWLEDGEMENT.len())
+}
+
+/// Holds the instrument to having kept so many records.
+///
+/// # Errors
+/// When one is missing: the instrument is wrong.
+pub fn holds(file: &Path, acknowledged: usize) -> Result<(), CannotInject> {
+    let contents = std::fs::read(file).unwrap_or_default();
+    let kept = (0..=acknowledged).rev().find(|count| contents.starts_with(&records(*count)));
+    let lost = acknowledged - kept.unwrap_or(0);
+    if lost > 0 {
+        return Err(CannotInject(format!(
+            "the instrument is wrong: it lost {lost} of {acknowledged} synced records"
+        )));
+    }
+    Ok(())
 }
 
 /// Runs the program under the recorder and checks that no cut, of any kind, loses a record it acknowledged.

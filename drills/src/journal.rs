@@ -176,6 +176,21 @@ impl Journal {
             .collect()
     }
 
+    /// Every request so far, by its number, with how it ended.
+    #[must_use]
+    pub fn answers(&self) -> BTreeMap<u64, Outcome> {
+        self.pages().answers.clone()
+    }
+
+    /// Whatever was answered since then counts as not answered: to the disk of that moment it has not happened.
+    pub fn back_to(&self, then: &BTreeMap<u64, Outcome>) {
+        for (number, outcome) in &mut self.pages().answers {
+            if then.get(number) != Some(outcome) {
+                *outcome = Outcome::Unknown;
+            }
+        }
+    }
+
     /// How this request ended; nothing if it was never sent.
     #[must_use]
     pub fn outcome(&self, number: u64) -> Option<Outcome> {
@@ -313,5 +328,20 @@ mod tests {
         journal.sending(2);
         journal.answered(2, Outcome::Refused);
         assert_eq!(journal.tally(), Tally { acked: 0, refused: 1, unknown: 1 });
+    }
+
+    #[test]
+    fn what_was_answered_after_a_moment_is_unknown_to_it() {
+        let journal = Journal::new();
+        (1..=3).for_each(|number| journal.sending(number));
+        journal.answered(1, Outcome::Refused);
+        let then = journal.answers();
+        journal.answered(2, Outcome::Acked { id: "a".into() });
+        journal.sending(4);
+        journal.answered(4, Outcome::Refused);
+        journal.back_to(&then);
+        let unknown = |number| (number, Outcome::Unknown);
+        let expected = [(1, Outcome::Refused), unknown(2), unknown(3), unknown(4)];
+        assert_eq!(journal.answers(), expected.into());
     }
 }

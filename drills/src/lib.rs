@@ -19,6 +19,11 @@
 //! | [`pause`] | SIGSTOP and SIGCONT under load |
 //! | [`slow_disk`], [`dead_disk`] | fsyncs that take long, or fail with every write for a while |
 //! | [`full_disk`] | a small disk ([`tiny_disk`]) that fills up under load and is freed |
+//! | [`clock`] | the wall clock jumps back and ahead under load |
+//! | [`starve`] | too few descriptors, short files, no memory, crowds of idle connections |
+//! | [`cut_fuse`] | live power cuts on a file system that forgets ([`forgetful`]) |
+//! | [`cut_ext4`] | live power cuts on clones of a real ext4 ([`snapshots`]) |
+//! | [`keeper`] | mounts that nobody else sees and that are gone with the drill |
 //! | [`stage`] | what those share: one store, its clients and sink, and the judge |
 //! | [`faults`], [`watch`] | faults of a disk that are switched at run time; what `/ready` says meanwhile |
 //! | [`nth`] | the Nth fsync, write or read fails, for every N |
@@ -30,18 +35,23 @@
 pub mod bench;
 pub mod canary;
 pub mod ci;
+pub mod clock;
 pub mod control;
 pub mod crash_loop;
 pub mod crash_tree;
 pub mod cut_every_op;
+pub mod cut_ext4;
+pub mod cut_fuse;
 pub mod cut_reorder;
 pub mod dead_disk;
 pub mod drain;
 pub mod drill;
 pub mod faults;
+pub mod forgetful;
 pub mod full_disk;
 pub mod http;
 pub mod journal;
+pub mod keeper;
 pub mod kill9;
 pub mod kill9_every_op;
 pub mod load;
@@ -53,7 +63,9 @@ pub mod recorded;
 pub mod scratch;
 pub mod series;
 pub mod slow_disk;
+pub mod snapshots;
 pub mod stage;
+pub mod starve;
 pub mod table;
 pub mod timings;
 pub mod tiny_disk;

@@ -9,7 +9,7 @@ use ankusa_drills::bench::{BENCHES, BenchOptions, floor};
 use ankusa_drills::ci::{self, Overall};
 use ankusa_drills::drill::{CannotInject, Drill, DrillOptions, Form, Verdict};
 use ankusa_drills::table::DRILLS;
-use ankusa_drills::{canary, control, node};
+use ankusa_drills::{canary, control, forgetful, node};
 use clap::{Parser, Subcommand};
 
 /// The drill found a violation, or a bench missed a bar.
@@ -82,6 +82,9 @@ enum Command {
     /// The program that calibrates the recorder.
     #[command(name = control::COMMAND, hide = true)]
     Control { file: PathBuf, mark: PathBuf },
+    /// The file system that forgets.
+    #[command(name = forgetful::COMMAND, hide = true)]
+    Forgetful { at: PathBuf },
 }
 
 fn main() -> ExitCode {
@@ -105,6 +108,10 @@ fn main() -> ExitCode {
         Command::Bench { name, report, rounds, seconds, connections, dir: directory } => {
             bench(&name, &BenchOptions { rounds, seconds, connections, directory }, report)
         }
+        Command::Forgetful { at } => match forgetful::run(&at) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => complain(&CannotInject(error.to_string())),
+        },
         Command::Control { file, mark } => match control::run(&file, &mark) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => complain(&CannotInject(error.to_string())),
@@ -145,6 +152,8 @@ fn ci_form(drill: &Drill) -> String {
 fn canaries() -> ExitCode {
     let mut lines: Vec<String> = DRILLS
         .iter()
+        // What this machine cannot run it cannot be caught with here.
+        .filter(|drill| drill.needs.missing().is_none())
         .flat_map(|drill| drill.canaries.iter().map(move |canary| (canary, drill)))
         .map(|(canary, drill)| format!("{canary} {} {}", drill.name, drill.canary_form))
         .collect();

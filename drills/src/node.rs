@@ -48,6 +48,9 @@ const RETRY_BASE_MS: u64 = 20;
 /// Lines of a node's log that go into an error.
 const LOG_LINES: usize = 12;
 
+/// What cannot be done when there is no port.
+const FIND_PORT: &str = "find a free port";
+
 /// Everything a node is started with. The same setup starts the same node again: same store, same ports.
 #[derive(Clone, Debug)]
 pub struct NodeSetup {
@@ -67,7 +70,7 @@ impl NodeSetup {
     /// # Errors
     /// When there is no free port, or the configuration cannot be written.
     pub fn new(directory: &Path, data_dir: &Path, sink_url: &str) -> Result<Self, CannotInject> {
-        let (http_port, admin_port) = (free_port()?, free_port()?);
+        let [http_port, admin_port] = free_ports()?;
         let config = directory.join("ankusa.yml");
         // JSON is YAML.
         let text = configuration(data_dir, http_port, admin_port, sink_url).to_string();
@@ -220,11 +223,16 @@ fn is_configuration(variable: &OsStr) -> bool {
     variable == "PORT" || variable.as_encoded_bytes().starts_with(b"ANKUSA_")
 }
 
-/// A port nobody listens on. Somebody may take it before we do; then the node says so and does not come up.
-fn free_port() -> Result<u16, CannotInject> {
-    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
-        .or_cannot("find a free port")?;
-    Ok(listener.local_addr().or_cannot("find a free port")?.port())
+/// Ports nobody listens on. Somebody may take one before we do; then the node says so and does not come up.
+fn free_ports() -> Result<[u16; 2], CannotInject> {
+    // Both at once: two that are looked for one after the other can be the same.
+    let (one, other) = (bind_any()?, bind_any()?);
+    let port = |listener: TcpListener| Ok(listener.local_addr().or_cannot(FIND_PORT)?.port());
+    Ok([port(one)?, port(other)?])
+}
+
+fn bind_any() -> Result<TcpListener, CannotInject> {
+    TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).or_cannot(FIND_PORT)
 }
 
 /// A running node. Dropped, it is killed.

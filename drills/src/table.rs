@@ -2,8 +2,8 @@
 
 use crate::drill::{Ci, Drill, Form, Needs};
 use crate::{
-    crash_loop, crash_tree, cut_every_op, cut_reorder, dead_disk, drain, full_disk, kill9,
-    kill9_every_op, nth, pause, slow_disk,
+    clock, crash_loop, crash_tree, cut_every_op, cut_ext4, cut_fuse, cut_reorder, dead_disk, drain,
+    full_disk, kill9, kill9_every_op, nth, pause, slow_disk, starve,
 };
 
 /// Every drill there is. CI runs them in this order.
@@ -161,6 +161,48 @@ pub const DRILLS: &[Drill] = &[
         canaries: &[],
         canary_form: Form::DEFAULT,
         run: full_disk::run,
+    },
+    Drill {
+        name: "clock",
+        what: "the wall clock jumps back an hour, ahead two, ahead 30 days under load: no hook is stranded or lost",
+        cycles_are: "rounds",
+        needs: Needs::Nothing,
+        // On demand only, as long as what is scheduled when the clock is set back waits until it has caught up.
+        ci: None,
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: clock::run,
+    },
+    Drill {
+        name: "starve",
+        what: "too few descriptors, files that may not grow, no memory, idle and slow crowds: refuses or sheds, keeps what it acked",
+        cycles_are: "rounds",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: starve::run,
+    },
+    Drill {
+        name: "cut_fuse",
+        what: "live power cuts under load, on a file system that forgets what was not fsynced: nothing acked is lost, no operator is needed",
+        cycles_are: "cuts",
+        needs: Needs::Fuse,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 30 }),
+        canaries: &["canary-ack-before-sync"],
+        canary_form: Form::cycles(60),
+        run: cut_fuse::run,
+    },
+    Drill {
+        name: "cut_ext4",
+        what: "live power cuts under load on a real ext4, whose journal is replayed: nothing acked is lost, no operator is needed",
+        cycles_are: "cuts",
+        // And mkfs.xfs, which few machines have: on demand only.
+        needs: Needs::RootAndLoop,
+        ci: None,
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: cut_ext4::run,
     },
 ];
 

@@ -166,6 +166,12 @@ fn check_bounds_between_keys(config: &Config, errors: &mut Vec<ConfigError>) {
         "store.reopen_backoff_ms",
         store.reopen_backoff_ms,
     );
+    at_least(
+        "store.resume_free_bytes",
+        store.resume_free_bytes,
+        "store.min_free_bytes",
+        store.min_free_bytes,
+    );
     // Else the largest body is refused for ever, as `overload`, which providers retry.
     at_least(
         "batcher.max_queue_bytes",

@@ -14,7 +14,7 @@ use ankusa_actors::ports::{Clock, Event, Events};
 use ankusa_actors::supervision::{Crash, told_to_crash};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use crate::telemetry::metrics::{DispatchGauges, Metrics, QueueGauges};
+use crate::telemetry::metrics::{DispatchGauges, Metrics, QueueGauges, RoomGauges};
 
 pub enum GaugesMsg {
     /// Sample, then again after the interval.
@@ -83,6 +83,9 @@ impl GaugesState {
         if let Ok(stats) = admin.store_stats().await {
             metrics.gauges.set_store(stats);
         }
+        if let Some(room) = self.room() {
+            metrics.gauges.set_room(room);
+        }
         if let Some(queue) = self.queue() {
             metrics.gauges.set_queue(queue);
         }
@@ -113,6 +116,19 @@ impl GaugesState {
                 metrics.emit(&Event::SubtreeDown { domain: &child.id });
             }
         }
+    }
+
+    fn room(&self) -> Option<RoomGauges> {
+        let state = self.args.admin.handles.store.state();
+        let room = state.room?;
+        Some(RoomGauges {
+            accepting: state.accepting,
+            free_bytes: state.limits.usable_bytes(&room),
+            reserve_bytes: room.reserve_bytes,
+            reserve_wanted_bytes: state.limits.reserve_bytes,
+            min_free_bytes: state.limits.min_free_bytes,
+            resume_free_bytes: state.limits.resume_free_bytes,
+        })
     }
 
     fn queue(&self) -> Option<QueueGauges> {

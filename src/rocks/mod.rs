@@ -5,11 +5,13 @@
 //! goes through the blocking pool; point reads run where they are asked for.
 
 mod error;
+mod info_log;
 mod kv;
 mod merge;
 mod open;
 mod options;
 mod probe;
+mod room;
 mod stats;
 mod threads;
 

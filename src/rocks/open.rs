@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ankusa_actors::model::failure::FailureClass;
-use ankusa_actors::ports::{Engine, Kv, KvError, OpenError};
+use ankusa_actors::ports::{DiskRoom, Engine, Kv, KvError, OpenError};
 use async_trait::async_trait;
 use rocksdb::DB;
 use tokio::sync::oneshot;
@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use super::error::{class_of, class_of_io, not_running};
 use super::kv::RocksKv;
 use super::options::RocksOptions;
-use super::{probe, stats};
+use super::{info_log, probe, room, stats};
 
 const GIB: u64 = 1 << 30;
 
@@ -109,15 +109,30 @@ impl Engine for RocksEngine {
 
     async fn probe_disk(&self) -> Result<(), KvError> {
         let path = self.path.clone();
-        let probed = tokio::task::spawn_blocking(move || probe::write_synced(&path)).await;
-        let written =
-            probed.map_err(|_| not_running("probe", "the blocking call did not finish"))?;
-        written.map_err(|error| KvError {
-            class: class_of_io(&error),
-            op: "probe",
-            detail: error.to_string(),
-        })
+        beside("probe", move || probe::write_synced(&path)).await
     }
+
+    async fn room(&self) -> Result<DiskRoom, KvError> {
+        let (path, memtable_bytes) =
+            (self.path.clone(), self.options.write_buffers.largest_bytes());
+        let memtable_bytes = u64::try_from(memtable_bytes).unwrap_or(u64::MAX);
+        beside("room", move || room::look(&path, memtable_bytes)).await
+    }
+
+    async fn set_reserve(&self, bytes: u64) -> Result<(), KvError> {
+        let path = self.path.clone();
+        beside("reserve", move || room::set_reserve(&path, bytes)).await
+    }
+}
+
+/// A call of the file system beside the database, off the runtime.
+async fn beside<T: Send + 'static>(
+    op: &'static str,
+    call: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, KvError> {
+    let called = tokio::task::spawn_blocking(call).await;
+    let done = called.map_err(|_| not_running(op, "the blocking call did not finish"))?;
+    done.map_err(|error| KvError { class: class_of_io(&error), op, detail: error.to_string() })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -139,7 +154,9 @@ fn open_blocking(path: &Path, options: &RocksOptions) -> Result<DB, (FailureClas
         let detail = format!("CURRENT is missing, yet {orphan} is there: this is no new store");
         return Err((FailureClass::Corruption, detail));
     }
-    DB::open_cf_descriptors(&options.database(), path, options.families()).map_err(|error| {
+    let mut database = options.database();
+    database.set_info_logger(info_log::logger(path));
+    DB::open_cf_descriptors(&database, path, options.families()).map_err(|error| {
         let detail = error.into_string();
         (class_of(&detail), detail)
     })

@@ -6,6 +6,7 @@
 mod gauges;
 mod parts;
 mod series;
+mod store_gauges;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use crate::config::schema::{KEYS, Kind};
 pub use gauges::{DispatchGauges, Gauges, QueueGauges};
 use parts::{DispatchSeries, IngestSeries, StoreSeries, WalSeries, count};
 use series::{Family, SumCounter};
+pub use store_gauges::RoomGauges;
 
 /// What `GET /metrics` is answered as.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
@@ -169,6 +171,7 @@ impl Events for Metrics {
             Event::StoreUnavailable { for_ } => {
                 store.unavailable.set(for_.as_secs_f64());
             }
+            Event::StoreAccepting { accepting } => self.gauges.set_accepting(accepting),
             Event::Delivered { sink, result, took } => dispatch.delivered(sink, result, took),
             Event::DeadLettered { source_id, sink } => {
                 let labels = [("source_id", ingest.label(source_id)), ("sink", sink)];

@@ -16,7 +16,7 @@ const ASSEMBLY: [&str; 4] = ["tree", "node", "admin", ""];
 /// What touches the world: each knows nothing but its port.
 const ADAPTERS: [&str; 5] = ["rocks", "blob", "sinks", "intake", "host"];
 /// The parts of the drills that judge the node.
-const INDEPENDENT: [&str; 3] = ["drills/check", "drills/shim", "drills/replay"];
+const INDEPENDENT: [&str; 4] = ["drills/check", "drills/shim", "drills/replay", "drills/fs"];
 /// The rest of `src`.
 const OUTSIDE: [&str; 7] = ["front", "node", "cli", "config", "telemetry", "demo", ""];
 

@@ -1,9 +1,11 @@
 //! `ctl status` and `ctl tree`.
 
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::Admin;
 use crate::model::counters::Field;
+use crate::model::failure::FailureClass;
 
 /// The counters a person reads first.
 const SHOWN: [Field; 7] = [
@@ -19,7 +21,6 @@ const SHOWN: [Field; 7] = [
 impl Admin {
     /// Roles, seqs, queue counters, sync mark, uptime. Parts that need the store are null while it is closed.
     pub fn status(&self) -> Value {
-        let store = self.handles.store.state();
         let counters: Map<String, Value> = SHOWN
             .into_iter()
             .map(|field| (field.as_str().to_owned(), json!(self.counter(field).ok())))
@@ -30,11 +31,7 @@ impl Admin {
             "roles": self.settings.roles.names(),
             "uptime_ms": millis(self.started.elapsed()),
             "draining": *self.handles.stopping.borrow(),
-            "store": {
-                "open": store.open,
-                "generation": store.generation,
-                "failing": store.failing.map(|class| class.as_str()),
-            },
+            "store": self.store(),
             "next_seq": self.next_seq().ok().map(|seq| seq.0),
             "synced_through": self.handles.mark.get().0,
             "unsynced_groups": self.handles.ledger.open_groups(),
@@ -58,7 +55,39 @@ impl Admin {
                 "last_failure": child.last_failure,
             })
         });
-        json!({"instance": self.settings.instance, "children": children.collect::<Vec<_>>()})
+        json!({
+            "instance": self.settings.instance,
+            "children": children.collect::<Vec<_>>(),
+            "store": self.store(),
+        })
+    }
+
+    /// How the store stands: what failed last, when it is tried again, how much room there is. What is not known is null.
+    fn store(&self) -> Value {
+        let state = self.handles.store.state();
+        let (room, limits) = (state.room, state.limits);
+        let now = Instant::now();
+        let closed = state.since.filter(|_| !state.open);
+        json!({
+            "open": state.open,
+            "generation": state.generation,
+            "accepting": state.takes_hooks(),
+            "failing": state.failing.map(FailureClass::as_str),
+            "writer_blocked": self.handles.writer.blocked().map(FailureClass::as_str),
+            "closed_for_ms": closed.map(|since| millis(now.duration_since(since))),
+            "next_attempt_in_ms": state.next_attempt.map(|at| millis(at.duration_since(now))),
+            "last_failure": state.last_failure.map(|failure| json!({
+                "class": failure.class.as_str(),
+                "op": failure.op,
+                "ago_ms": millis(now.duration_since(failure.at)),
+            })),
+            "free_bytes": room.map(|room| room.free_bytes),
+            "wal_bytes": room.map(|room| room.wal_bytes),
+            "reserve_bytes": room.map(|room| room.reserve_bytes),
+            "reserve_wanted_bytes": limits.reserve_bytes,
+            "min_free_bytes": limits.min_free_bytes,
+            "resume_free_bytes": limits.resume_free_bytes,
+        })
     }
 }
 

@@ -104,6 +104,10 @@ pub enum Event<'a> {
     StoreUnavailable {
         for_: Duration,
     },
+    /// New hooks are refused for want of room, or taken again.
+    StoreAccepting {
+        accepting: bool,
+    },
     Delivered {
         sink: &'static str,
         result: DeliveryResult,

@@ -73,6 +73,27 @@ pub struct StoreStats {
     pub delayed_write_bytes_per_s: u64,
     /// Failed flushes and compactions since the open.
     pub background_errors: u64,
+    /// How long ago the oldest write-ahead log still kept was begun, in milliseconds; 0 when there is none. One cold
+    /// family can pin it.
+    pub wal_oldest_age_ms: u64,
+    /// What compaction has to rewrite to catch up, estimated, in bytes.
+    pub pending_compaction_bytes: u64,
+    pub running_compactions: u64,
+    pub running_flushes: u64,
+}
+
+/// How much room the disk of the database has, and what a recovery would have to write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskRoom {
+    /// What this process may still write, the reserve not counted.
+    pub free_bytes: u64,
+    pub total_bytes: u64,
+    /// The size of the reserve file; 0 when there is none.
+    pub reserve_bytes: u64,
+    /// The write-ahead log on the disk: the next open may have to write all of it again, into tables.
+    pub wal_bytes: u64,
+    /// One memtable of the largest family, full.
+    pub memtable_bytes: u64,
 }
 
 /// An open database. Dropping it closes it, sooner or later; [`Engine::close`] says when it is done.
@@ -122,4 +143,14 @@ pub trait Engine: Send + Sync + 'static {
 
     /// A synced write of a small file beside the database: whether the disk takes writes at all.
     async fn probe_disk(&self) -> Result<(), KvError>;
+
+    /// How much room there is. Works whether the database is open or closed.
+    async fn room(&self) -> Result<DiskRoom, KvError>;
+
+    /// Makes the reserve file beside the database, `bytes` long and on the disk; 0 takes it away. One of another size is
+    /// made anew.
+    ///
+    /// # Errors
+    /// There is no reserve then.
+    async fn set_reserve(&self, bytes: u64) -> Result<(), KvError>;
 }

@@ -13,5 +13,7 @@ mod sink;
 pub use clock::Clock;
 pub use entropy::Entropy;
 pub use events::{DeliveryResult, Event, Events, IngestOutcome, RefusedReason, ReopenResult};
-pub use kv::{Direction, Engine, Kv, KvError, Lane, OpenError, Page, Pair, Scan, StoreStats};
+pub use kv::{
+    Direction, DiskRoom, Engine, Kv, KvError, Lane, OpenError, Page, Pair, Scan, StoreStats,
+};
 pub use sink::{Delivery, Outcome, Sink};

@@ -7,6 +7,7 @@ mod disk;
 mod fault;
 mod host;
 mod journal;
+mod room;
 mod sink;
 mod store;
 #[cfg(test)]

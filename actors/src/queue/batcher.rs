@@ -4,7 +4,7 @@
 //! While one batch is handed over the next accumulates, so batches grow with the load and nothing waits at low load.
 //!
 //! * **Owns:** nothing that cannot be lost: a hook here is not acked, and its caller is answered by its guard.
-//! * **Talks to:** the Writer (`commit`).
+//! * **Talks to:** the Writer (`commit`); looks at the store's state.
 //! * **Supervised by:** `front`, one_for_one: it refuses on its own while the core is down.
 
 use std::sync::Arc;
@@ -24,6 +24,7 @@ use crate::model::delivery::PendingRow;
 use crate::model::envelope::Envelope;
 use crate::model::ops::stored_size;
 use crate::model::value_version::ValueVersion;
+use crate::store::StoreHandle;
 use crate::supervision::{Crash, Doorbell, Slot, told_to_crash};
 
 /// How often a batch that waits for more is looked at, whether it is full.
@@ -65,12 +66,13 @@ pub struct BatcherHandle {
     inbox: Inbox<Buffered>,
     admission: Arc<Admission>,
     ledger: Ledger,
+    store: StoreHandle,
     start_deadline: Duration,
     stall: Duration,
 }
 
 impl BatcherHandle {
-    pub fn new(config: &BatcherConfig, ledger: &Ledger) -> Self {
+    pub fn new(config: &BatcherConfig, ledger: &Ledger, store: &StoreHandle) -> Self {
         let slot = Slot::default();
         Self {
             bell: Doorbell::new(&slot, || BatcherMsg::Flush),
@@ -78,6 +80,7 @@ impl BatcherHandle {
             inbox: Inbox::default(),
             admission: Admission::new(config.max_queue, config.max_queue_bytes),
             ledger: ledger.clone(),
+            store: store.clone(),
             start_deadline: Duration::from_millis(config.start_deadline_ms),
             stall: Duration::from_millis(config.stall_ms),
         }
@@ -96,9 +99,9 @@ impl BatcherHandle {
     ///
     /// # Errors
     /// `Overload` when the partition is full or the commit path stalls, so that a stall costs the requests already in
-    /// flight and nobody else; `StoreUnavailable` while nobody can commit.
+    /// flight and nobody else; `StoreUnavailable` while nobody can commit, or the disk has no room for new hooks.
     pub fn submit(&self, hook: NewHook) -> Result<(Waiting, Instant), Refusal> {
-        if !self.slot.is_running() {
+        if !self.slot.is_running() || !self.store.state().takes_hooks() {
             return Err(Refusal::StoreUnavailable);
         }
         let now = Instant::now();

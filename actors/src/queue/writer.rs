@@ -31,7 +31,7 @@ use crate::ports::{Clock, Direction, Event, Events, KvError, Scan};
 use crate::store::{StoreConfig, StoreHandle};
 use crate::supervision::{Crash, told_to_crash};
 
-/// Wait between two attempts to fence.
+/// Wait between two attempts to fence, or to read the state back.
 const FENCE_RETRY: Duration = Duration::from_millis(50);
 
 /// A group at least this large makes the next one wait for its callers.
@@ -43,6 +43,8 @@ const LINGER_LOOKS: usize = 8;
 pub enum WriterMsg {
     /// There are batches in the inbox, or room for another group.
     Commit,
+    /// Read the state back, and keep trying until it is read.
+    ReadBack,
     /// A failure was seen: fence what is unanswered, and keep trying until it is durable. The store must have been
     /// reopened after `after_generation`, where a write of the store failed.
     Fence { after_generation: Option<u64> },
@@ -110,9 +112,13 @@ impl Actor for Writer {
             last_group_hooks: 0,
         };
         if state.args.ledger.is_clean() {
-            // State that cannot be read refuses the start; it is never taken as empty.
-            state.read_back().await?;
-            myself.cast(WriterMsg::Commit)?;
+            let read = state.read_back().await;
+            let is_boot = !state.args.handle.has_read() && state.args.store.state().open;
+            // State that cannot be read refuses the boot; it is never taken as empty. Later it is waited for.
+            if is_boot {
+                read?;
+            }
+            myself.cast(WriterMsg::ReadBack)?;
         } else {
             // A predecessor left groups between apply and answer.
             myself.cast(WriterMsg::Fence { after_generation: None })?;
@@ -128,6 +134,7 @@ impl Actor for Writer {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             WriterMsg::Commit => state.commit_waiting(&myself).await,
+            WriterMsg::ReadBack => state.begin(&myself).await,
             WriterMsg::Fence { after_generation } => state.fence(after_generation, &myself).await,
             WriterMsg::Crash => told_to_crash(),
         }
@@ -146,7 +153,25 @@ impl WriterState {
         // What the store holds at its open, it holds durably: recovery wrote it into synced files.
         self.args.mark.raise(Seq(self.next_seq.0.saturating_sub(1)));
         self.tenants = Some(tenants);
+        self.args.handle.commits_again();
         Ok(())
+    }
+
+    /// Reads the state back, if that has not been done, and begins to commit. Until then every hook is refused.
+    async fn begin(&mut self, myself: &ActorRef<WriterMsg>) {
+        if self.tenants.is_none()
+            && self.fencing.is_none()
+            && let Err(error) = self.read_back().await
+        {
+            if self.args.handle.blocked().is_none() {
+                warn!(%error, "the state cannot be read; committing nothing until it can");
+            }
+            self.args.handle.is_blocked(error.class);
+            self.args.handle.refuse_waiting();
+            myself.send_after(FENCE_RETRY, || WriterMsg::ReadBack);
+            return;
+        }
+        self.commit_waiting(myself).await;
     }
 
     /// Group after group, while there are batches and fewer unsynced groups than allowed.
@@ -154,7 +179,8 @@ impl WriterState {
         self.args.handle.awake();
         loop {
             // Into a closed store nothing is applied: there is nothing to fence, and nobody has to wait for it.
-            if self.fencing.is_some() || !self.args.store.state().open {
+            let is_ready = self.fencing.is_none() && self.tenants.is_some();
+            if !is_ready || !self.args.store.state().open {
                 self.args.handle.refuse_waiting();
                 return;
             }
@@ -276,6 +302,7 @@ impl WriterState {
                 let _ = myself.cast(WriterMsg::Commit);
             }
             Err(not_yet) => {
+                self.args.handle.is_blocked(not_yet.class);
                 self.give_up_callers(fencing, &not_yet);
                 // Nobody waits for a fence: what came meanwhile is refused by its guards.
                 self.args.handle.refuse_waiting();

@@ -1,6 +1,6 @@
 //! The way to the Writer: a queue bounded in bytes, and one wake-up for whatever is in it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -12,6 +12,7 @@ use super::inbox::Inbox;
 use super::reply::Reply;
 use super::writer::WriterMsg;
 use crate::model::delivery::PendingRow;
+use crate::model::failure::FailureClass;
 use crate::supervision::{Doorbell, Slot};
 
 /// One hook, ready but for its seq and its due time.
@@ -49,6 +50,16 @@ pub struct WriterHandle {
     inbox: Inbox<CommitBatch>,
     room: Arc<Semaphore>,
     room_bytes: u32,
+    standing: Arc<Mutex<Standing>>,
+}
+
+/// How the Writer stands with the store, over all of its incarnations.
+#[derive(Clone, Copy, Debug, Default)]
+struct Standing {
+    /// It has read its state once.
+    has_read: bool,
+    /// Why it does not commit: what its last attempt to fence, or to read its state, failed with.
+    blocked: Option<FailureClass>,
 }
 
 impl WriterHandle {
@@ -63,7 +74,30 @@ impl WriterHandle {
             inbox: Inbox::default(),
             room: Arc::new(Semaphore::new(room_bytes)),
             room_bytes: u32::try_from(room_bytes).unwrap_or(u32::MAX),
+            standing: Arc::default(),
         }
+    }
+
+    /// Why no hook can be committed, though the store may well take writes: the Writer cannot read its state, or cannot
+    /// fence.
+    pub fn blocked(&self) -> Option<FailureClass> {
+        self.standing().blocked
+    }
+
+    pub(super) fn has_read(&self) -> bool {
+        self.standing().has_read
+    }
+
+    pub(super) fn commits_again(&self) {
+        *self.standing() = Standing { has_read: true, blocked: None };
+    }
+
+    pub(super) fn is_blocked(&self, class: FailureClass) {
+        self.standing().blocked = Some(class);
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn slot(&self) -> &Slot<WriterMsg> {

@@ -18,6 +18,15 @@ pub struct StoreConfig {
     /// How long a failed group's requests wait for the delete that makes their 503 true, in milliseconds, > 0. After
     /// it their connections are closed unanswered, and the provider must treat the hook as unknown.
     pub fence_deadline_ms: u64,
+    /// The length of the file that is given up when a full disk would not let the store recover, in bytes; 0 for none.
+    /// Cut to an eighth of the disk. Shorter than the log a crash leaves, it does not help.
+    pub reserve_bytes: u64,
+    /// With less free beyond the reserve, new hooks are refused with 503 `store_unavailable`, in bytes, >= 0. Cut to a
+    /// sixteenth of the disk. It is what deliveries, flushes and compactions go on with.
+    pub min_free_bytes: u64,
+    /// With as much free again, hooks are taken again, in bytes, >= `min_free_bytes`. Cut to an eighth of the disk. Close
+    /// to `min_free_bytes`, a disk at its limit goes back and forth.
+    pub resume_free_bytes: u64,
 }
 
 impl Default for StoreConfig {
@@ -28,6 +37,9 @@ impl Default for StoreConfig {
             reopen_backoff_ms: 5_000,
             reopen_max_backoff_ms: 60_000,
             fence_deadline_ms: 10_000,
+            reserve_bytes: 64 << 20,
+            min_free_bytes: 64 << 20,
+            resume_free_bytes: 128 << 20,
         }
     }
 }

@@ -12,10 +12,11 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::StoreMsg;
+use super::room::RoomLimits;
 use crate::model::batch::Batch;
 use crate::model::cf::Cf;
 use crate::model::failure::FailureClass;
-use crate::ports::{Kv, KvError, Lane, Page, Scan, StoreStats};
+use crate::ports::{DiskRoom, Kv, KvError, Lane, Page, Scan, StoreStats};
 use crate::supervision::Slot;
 
 /// What anyone may know of the store without asking it.
@@ -28,6 +29,52 @@ pub struct StoreState {
     pub failing: Option<FailureClass>,
     /// When `open` last changed.
     pub since: Option<Instant>,
+    /// Whether there is room for new hooks.
+    pub accepting: bool,
+    /// What failed last, whether or not it still matters.
+    pub last_failure: Option<StoreFailure>,
+    /// When it is closed and opened again, if nothing comes in between.
+    pub next_attempt: Option<Instant>,
+    /// The disk when it was last looked at; `None` before the first look.
+    pub room: Option<DiskRoom>,
+    /// The limits on this disk.
+    pub limits: RoomLimits,
+}
+
+/// One call of the store that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreFailure {
+    pub class: FailureClass,
+    /// What was being done: `apply`, `sync`, `open`, `probe` ...
+    pub op: &'static str,
+    pub at: Instant,
+}
+
+impl StoreState {
+    const CLOSED: Self = Self {
+        generation: 0,
+        open: false,
+        failing: None,
+        since: None,
+        accepting: true,
+        last_failure: None,
+        next_attempt: None,
+        room: None,
+        limits: RoomLimits { reserve_bytes: 0, min_free_bytes: 0, resume_free_bytes: 0 },
+    };
+
+    /// Whether a hook that comes now is worth queueing.
+    pub fn takes_hooks(&self) -> bool {
+        self.open && self.accepting
+    }
+
+    fn failed(&mut self, class: FailureClass, op: &'static str) {
+        self.last_failure = Some(StoreFailure { class, op, at: Instant::now() });
+        // Until a look says that there is room again, and then with something to spare.
+        if class == FailureClass::NoSpace {
+            self.accepting = false;
+        }
+    }
 }
 
 /// Tells the closer that it was the last to hold the database.
@@ -116,18 +163,45 @@ impl Door {
         Arc::into_inner(kv)
     }
 
-    pub(super) fn failing(&self, class: FailureClass) {
-        self.state.send_modify(|state| state.failing = Some(class));
+    /// The store does not take writes, for the reason that `op` failed with.
+    pub(super) fn failing(&self, class: FailureClass, op: &'static str) {
+        self.state.send_modify(|state| {
+            state.failing = Some(class);
+            state.failed(class, op);
+        });
+    }
+
+    /// `op` failed, which says nothing of the store's writes.
+    pub(super) fn failed(&self, class: FailureClass, op: &'static str) {
+        self.state.send_modify(|state| state.failed(class, op));
+    }
+
+    /// It has never been open, and from now on that is a fault.
+    pub(super) fn stays_closed(&self) {
+        self.state.send_modify(|state| {
+            state.since.get_or_insert(Instant::now());
+        });
+    }
+
+    pub(super) fn next_attempt(&self, at: Option<Instant>) {
+        self.state.send_modify(|state| state.next_attempt = at);
+    }
+
+    pub(super) fn room(&self, room: DiskRoom, limits: RoomLimits) {
+        self.state.send_modify(|state| (state.room, state.limits) = (Some(room), limits));
+    }
+
+    pub(super) fn accepting(&self, accepting: bool) {
+        self.state.send_modify(|state| state.accepting = accepting);
     }
 
     /// Before the Store gets to know of it: whoever tries again at once sees that it has to wait for the reopen.
-    fn write_failed(&self, class: FailureClass, generation: u64) {
-        self.state.send_if_modified(|state| {
-            let concerns_it = state.open && state.generation == generation;
-            if concerns_it {
+    fn write_failed(&self, class: FailureClass, op: &'static str, generation: u64) {
+        self.state.send_modify(|state| {
+            if state.open && state.generation == generation {
                 state.failing = Some(class);
+                state.failed(class, op);
             }
-            concerns_it
         });
     }
 
@@ -145,8 +219,7 @@ pub struct StoreHandle {
 
 impl Default for StoreHandle {
     fn default() -> Self {
-        let state = StoreState { generation: 0, open: false, failing: None, since: None };
-        let door = Door { opened: Mutex::new(None), state: watch::channel(state).0 };
+        let door = Door { opened: Mutex::new(None), state: watch::channel(StoreState::CLOSED).0 };
         Self { door: Arc::new(door), slot: Slot::default() }
     }
 }
@@ -221,6 +294,12 @@ impl StoreHandle {
         self.lease()?.kv().stats().await
     }
 
+    /// A probe found the store so slow that it counts as failing. A reopen would have to wait for the same disk.
+    pub(super) fn probe_timed_out(&self) {
+        self.door.failed(FailureClass::Timeout, "probe");
+        self.slot.cast(StoreMsg::ProbeTimedOut);
+    }
+
     /// Closes and reopens now, for an operator.
     ///
     /// # Errors
@@ -238,8 +317,8 @@ impl StoreHandle {
     fn tell(&self, generation: u64, result: Result<(), KvError>) -> Result<(), KvError> {
         if let Err(error) = &result {
             let class = error.class;
-            self.door.write_failed(class, generation);
-            self.slot.cast(StoreMsg::WriteFailed { class, generation });
+            self.door.write_failed(class, error.op, generation);
+            self.slot.cast(StoreMsg::WriteFailed { class, op: error.op, generation });
         }
         result
     }

@@ -23,6 +23,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy)]
 struct Probed {
     at: Instant,
+    /// Of the store: what was true of another open is no news of this one.
+    generation: u64,
     failure: Option<FailureClass>,
 }
 
@@ -47,17 +49,24 @@ impl Readiness {
         if !state.open {
             return Some(FailureClass::NotRunning);
         }
+        if !state.accepting {
+            return Some(FailureClass::NoSpace);
+        }
         let mut last = self.last.lock().await;
         if let Some(probed) = *last
             && probed.at.elapsed() < CACHED_FOR
+            && probed.generation == state.generation
         {
             return probed.failure;
         }
         let failure = match timeout(PROBE_TIMEOUT, self.probe()).await {
             Ok(failure) => failure,
-            Err(_elapsed) => Some(FailureClass::Timeout),
+            Err(_elapsed) => {
+                self.store.probe_timed_out();
+                Some(FailureClass::Timeout)
+            }
         };
-        *last = Some(Probed { at: Instant::now(), failure });
+        *last = Some(Probed { at: Instant::now(), generation: state.generation, failure });
         failure
     }
 

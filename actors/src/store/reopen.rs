@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::StoreConfig;
 
-/// Wait before the disk is probed again when it does not take a synced write.
-pub const PROBE_RETRY: Duration = Duration::from_secs(1);
+/// Wait before the disk is probed again when it does not take a synced write or has no room: with the reopen behind it,
+/// hooks are taken within two seconds of the end of a fault.
+pub const PROBE_RETRY: Duration = Duration::from_millis(500);
 
 /// What is remembered between reopens.
 #[derive(Debug, Default)]

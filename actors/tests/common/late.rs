@@ -7,7 +7,9 @@ use std::time::Duration;
 use ankusa_actors::model::batch::Batch;
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::ports::sim::{SimDisk, SimEngine};
-use ankusa_actors::ports::{Engine, Kv, KvError, Lane, OpenError, Page, Scan, StoreStats};
+use ankusa_actors::ports::{
+    DiskRoom, Engine, Kv, KvError, Lane, OpenError, Page, Scan, StoreStats,
+};
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -74,6 +76,14 @@ impl Engine for LateEngine {
 
     async fn probe_disk(&self) -> Result<(), KvError> {
         self.disk.probe_disk().await
+    }
+
+    async fn room(&self) -> Result<DiskRoom, KvError> {
+        self.disk.room().await
+    }
+
+    async fn set_reserve(&self, bytes: u64) -> Result<(), KvError> {
+        self.disk.set_reserve(bytes).await
     }
 }
 

@@ -21,7 +21,7 @@ use ankusa_actors::model::verify::Verifier;
 use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
 use ankusa_actors::ports::sim::{JournalEvents, SimClock, SimDisk, SimEngine, SimEntropy, SimSink};
 use ankusa_actors::ports::{
-    Clock, Delivery, Engine, Entropy, Kv, KvError, Lane, OpenError, Outcome, Sink,
+    Clock, Delivery, DiskRoom, Engine, Entropy, Kv, KvError, Lane, OpenError, Outcome, Sink,
 };
 use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, TenantsConfig};
 use ankusa_actors::sources::{OnVerifyFailure, Source, Sources};
@@ -134,6 +134,14 @@ impl Engine for Mounted {
 
     async fn probe_disk(&self) -> Result<(), KvError> {
         self.engine.probe_disk().await
+    }
+
+    async fn room(&self) -> Result<DiskRoom, KvError> {
+        self.engine.room().await
+    }
+
+    async fn set_reserve(&self, bytes: u64) -> Result<(), KvError> {
+        self.engine.set_reserve(bytes).await
     }
 }
 

@@ -11,7 +11,7 @@ use ankusa_actors::model::ids::HookId;
 use ankusa_actors::node::{Node, Ports};
 use ankusa_actors::ports::sim::{SimClock, SimDisk, SimEntropy};
 use ankusa_actors::ports::{
-    Clock, Delivery, Engine, Entropy, Kv, KvError, OpenError, Outcome, Sink,
+    Clock, Delivery, DiskRoom, Engine, Entropy, Kv, KvError, OpenError, Outcome, Sink,
 };
 use ankusa_actors::queue::{CommitAnswer, NewHook};
 use ankusa_actors::sources::{Source, Sources};
@@ -88,6 +88,14 @@ impl Engine for Plugged {
 
     async fn probe_disk(&self) -> Result<(), KvError> {
         self.engine.probe_disk().await
+    }
+
+    async fn room(&self) -> Result<DiskRoom, KvError> {
+        self.engine.room().await
+    }
+
+    async fn set_reserve(&self, bytes: u64) -> Result<(), KvError> {
+        self.engine.set_reserve(bytes).await
     }
 }
 

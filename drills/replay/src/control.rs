@@ -35,6 +35,8 @@ pub enum Word {
     Sticky = 11,
     /// Bytes of the filter. 0: faults are for every path.
     FilterLength = 12,
+    /// What the wall clock is ahead by, in milliseconds: an `i64` in the word's bits.
+    WallShiftMs = 15,
     /// Fsyncs seen.
     SeenSyncs = 16,
     /// Writes seen.

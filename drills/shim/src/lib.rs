@@ -12,6 +12,8 @@
 //! | `DRILL_CTL` | the control page (`ankusa_drills_replay::control`): faults and delays, changeable while the process runs |
 //! | `DRILL_NOFSYNC` | set: an fsync is logged but not carried out; the cut is modelled anyway, and the machine's disk is spared |
 //!
+//! It can also shift the wall clock of the process, from the control page.
+//!
 //! Another process may append marks to the log as well: each record is one `write` to a file opened with `O_APPEND`.
 //!
 //! # What it does not see
@@ -34,6 +36,7 @@
 //! is hooked here, so none can recurse; none unwinds across the C boundary, since none panics: no indexing, no unwrap, a
 //! poisoned lock is entered anyway.
 
+mod clock;
 mod control;
 mod descriptors;
 mod names;

@@ -36,6 +36,13 @@ pub(crate) unsafe fn openat(
     int(unsafe { libc::syscall(libc::SYS_openat, directory, path, flags, mode) })
 }
 
+/// # Safety
+/// `time` is valid for a write of a timespec.
+pub(crate) unsafe fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> c_int {
+    // SAFETY: the arguments are clock_gettime's.
+    int(unsafe { libc::syscall(libc::SYS_clock_gettime, clock, time) })
+}
+
 pub(crate) fn close(fd: c_int) -> c_int {
     // SAFETY: no memory is involved.
     int(unsafe { libc::syscall(libc::SYS_close, fd) })

@@ -92,6 +92,11 @@ impl Node {
         answer.is_ok_and(|answer| answer.status == StatusCode::OK)
     }
 
+    /// Whether the control socket answers.
+    pub async fn control_answers(&self) -> bool {
+        self.control(Method::GET, "/v1/status").await.is_ok()
+    }
+
     /// A scrape.
     ///
     /// # Errors

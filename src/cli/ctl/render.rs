@@ -78,7 +78,7 @@ fn rows(key: &str, value: &Value) -> String {
     text
 }
 
-/// Children indented below their supervisors.
+/// Children indented below their supervisors, and what else there is below them, a line a value.
 fn tree(value: &Value) -> String {
     let empty = Vec::new();
     let children = value.get("children").and_then(Value::as_array).unwrap_or(&empty);
@@ -103,7 +103,18 @@ fn tree(value: &Value) -> String {
         ]);
         depths.push((id, depth));
     }
-    aligned(&table)
+    let mut others = Vec::new();
+    for (name, value) in value.as_object().into_iter().flatten() {
+        if name != "children" && name != "instance" {
+            flatten(name, value, &mut others);
+        }
+    }
+    let mut text = aligned(&table);
+    if !others.is_empty() {
+        text.push('\n');
+        text.push_str(&aligned(&others));
+    }
+    text
 }
 
 /// `received_at` as `RECEIVED AT`.
@@ -217,6 +228,18 @@ mod tests {
                         ....syncer  -             running  1m1s  1         0      panicked\n\
                         front       one_for_one   running  1m1s  1         0      -\n";
         assert_eq!(answer(Shape::Tree, &value), expected.replace("..", GAP));
+    }
+
+    #[test]
+    fn what_a_tree_says_besides_stands_below_it() {
+        let store = json!({"open": false, "last_failure": {"class": "no_space", "op": "open"}});
+        let value = json!({"instance": "default", "children": [], "store": store});
+        let expected = "CHILD  STRATEGY  STATE  FOR  RESTARTS  DOWNS  LAST FAILURE\n\
+                        \n\
+                        store.open                false\n\
+                        store.last_failure.class  no_space\n\
+                        store.last_failure.op     open\n";
+        assert_eq!(answer(Shape::Tree, &value), expected);
     }
 
     #[test]

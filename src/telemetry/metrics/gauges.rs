@@ -5,6 +5,7 @@ use ankusa_actors::ports::StoreStats;
 
 use super::Registrar;
 use super::series::{Sampled, SampledAge};
+use super::store_gauges::{RoomGauges, RoomSeries, StoreGauges};
 
 /// The queue's counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,13 +41,8 @@ pub struct DispatchGauges {
 /// Every state gauge.
 #[derive(Debug)]
 pub struct Gauges {
-    store_hooks: Sampled,
-    store_deliveries: Sampled,
-    store_disk_bytes: Sampled,
-    store_wal_bytes: Sampled,
-    store_write_stopped: Sampled,
-    store_delayed_write_bytes_per_second: Sampled,
-    store_background_errors: Sampled,
+    store: StoreGauges,
+    room: RoomSeries,
     queue_pending: Sampled,
     queue_scheduled: Sampled,
     queue_inflight: Sampled,
@@ -64,27 +60,11 @@ pub struct Gauges {
 
 impl Gauges {
     pub(super) fn new(to: &mut Registrar) -> Self {
+        let (store, room) = (StoreGauges::new(to), RoomSeries::new(to));
         let mut gauge = |name: &str, help: &str| to.add(name, help, Sampled::default());
         Self {
-            store_hooks: gauge("ankusa_store_hooks", "Hooks stored, estimated"),
-            store_deliveries: gauge("ankusa_store_deliveries", "Delivery rows stored, estimated"),
-            store_disk_bytes: gauge("ankusa_store_disk_bytes", "Bytes the store takes on disk"),
-            store_wal_bytes: gauge(
-                "ankusa_store_wal_bytes",
-                "Bytes of the store that are write-ahead log",
-            ),
-            store_write_stopped: gauge(
-                "ankusa_store_write_stopped",
-                "1 while the store holds every write back until it has caught up",
-            ),
-            store_delayed_write_bytes_per_second: gauge(
-                "ankusa_store_delayed_write_bytes_per_second",
-                "The rate the store slows writes down to; 0 while it does not",
-            ),
-            store_background_errors: gauge(
-                "ankusa_store_background_errors",
-                "Flushes and compactions that failed since the store was opened",
-            ),
+            store,
+            room,
             queue_pending: gauge(
                 "ankusa_queue_pending",
                 "Deliveries waiting for their first attempt",
@@ -124,13 +104,15 @@ impl Gauges {
     }
 
     pub fn set_store(&self, stats: StoreStats) {
-        self.store_hooks.set(stats.hooks);
-        self.store_deliveries.set(stats.deliveries);
-        self.store_disk_bytes.set(stats.disk_bytes);
-        self.store_wal_bytes.set(stats.wal_bytes);
-        self.store_write_stopped.set(u64::from(stats.write_stopped));
-        self.store_delayed_write_bytes_per_second.set(stats.delayed_write_bytes_per_s);
-        self.store_background_errors.set(stats.background_errors);
+        self.store.set(stats);
+    }
+
+    pub fn set_room(&self, room: RoomGauges) {
+        self.room.set(room);
+    }
+
+    pub(super) fn set_accepting(&self, accepting: bool) {
+        self.room.set_accepting(accepting);
     }
 
     pub fn set_queue(&self, queue: QueueGauges) {

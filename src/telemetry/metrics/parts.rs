@@ -155,7 +155,7 @@ pub(super) struct StoreSeries {
 impl StoreSeries {
     pub(super) fn new(to: &mut Registrar) -> Self {
         let write_failures =
-            to.counters("ankusa_store_write_failures", "Store writes that failed, by class");
+            to.counters("ankusa_store_write_failures", "Store writes that failed, by class; no_space also when a disk becomes too full for new hooks");
         let reopens = to.counters("ankusa_store_reopen", "Reopens of the store after a failure");
         Self {
             write_failures: FailureClass::ALL

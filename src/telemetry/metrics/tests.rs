@@ -45,6 +45,7 @@ fn emit_one_of_each(metrics: &Metrics) {
         Event::StoreWriteFailed { class: FailureClass::NoSpace },
         Event::StoreReopened { result: ReopenResult::Ok, took: ms(1_500) },
         Event::StoreUnavailable { for_: ms(2_250) },
+        Event::StoreAccepting { accepting: false },
         Event::Delivered { sink: "http", result: DeliveryResult::Timeout, took: ms(30_000) },
         Event::DeadLettered { source_id, sink: "http" },
         Event::ChildRestarted { child: "syncer" },
@@ -66,6 +67,18 @@ fn every_series_comes_out_as_documented() {
         write_stopped: true,
         delayed_write_bytes_per_s: 16,
         background_errors: 17,
+        wal_oldest_age_ms: 18_500,
+        pending_compaction_bytes: 19,
+        running_compactions: 20,
+        running_flushes: 21,
+    });
+    metrics.gauges.set_room(RoomGauges {
+        accepting: true,
+        free_bytes: 22,
+        reserve_bytes: 23,
+        reserve_wanted_bytes: 24,
+        min_free_bytes: 25,
+        resume_free_bytes: 26,
     });
     metrics.gauges.set_queue(QueueGauges {
         pending: 4,
@@ -125,6 +138,16 @@ fn what_was_never_sampled_is_absent_and_what_was_keeps_its_value() {
     assert_eq!(samples(&metrics.encode(), "ankusa_disk_total_bytes"), [largest]);
     metrics.gauges.set_disk(5, 6);
     assert_eq!(samples(&metrics.encode(), "ankusa_disk_free_bytes"), ["{instance=\"one\"} 5"]);
+}
+
+#[test]
+fn that_hooks_are_refused_for_want_of_room_shows_before_the_next_sample() {
+    let metrics = metrics();
+    assert!(!metrics.encode().contains("ankusa_store_accepting"));
+    for (accepting, shown) in [(false, "{instance=\"one\"} 0"), (true, "{instance=\"one\"} 1")] {
+        metrics.emit(&Event::StoreAccepting { accepting });
+        assert_eq!(samples(&metrics.encode(), "ankusa_store_accepting"), [shown]);
+    }
 }
 
 #[test]

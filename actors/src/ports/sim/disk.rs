@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::fault::{Effect, Fault, Faults, SimOp};
+use super::room::Room;
 use crate::model::batch::{Batch, Change};
 use crate::model::cf::Cf;
 use crate::model::counters;
 use crate::model::failure::FailureClass;
-use crate::ports::{KvError, Lane, Pair};
+use crate::ports::{DiskRoom, KvError, Lane, Pair};
 
 pub(super) type Family = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -76,6 +77,7 @@ struct State {
     faults: Faults,
     slow: BTreeMap<SimOp, Duration>,
     counts: SimCounts,
+    room: Room,
 }
 
 impl State {
@@ -131,6 +133,16 @@ impl SimDisk {
         let mut state = self.state();
         state.faults.heal();
         state.slow.clear();
+    }
+
+    /// The disk has this much room from now on, the reserve not counted. A write that finds no room fails as on a full
+    /// disk, and does nothing.
+    pub fn resize(&self, free_bytes: u64, total_bytes: u64) {
+        self.state().room.resize(free_bytes, total_bytes);
+    }
+
+    pub fn room(&self) -> DiskRoom {
+        self.state().room.look()
     }
 
     /// Every `op` from now on takes this long; zero makes it quick again. Point reads never wait.
@@ -201,6 +213,7 @@ impl SimDisk {
         if let Some((class, _effect)) = state.faults.hit(SimOp::Open, None) {
             return Err(injected(class, "open"));
         }
+        state.room.recover().map_err(|class| full(class, "open"))?;
         // Recovery writes what it found in the log into files of its own and syncs them.
         let end = state.log_end();
         state.absorb(end);
@@ -223,10 +236,16 @@ impl SimDisk {
         let hit = {
             let mut state = self.state();
             state.counts.probes += 1;
-            state.faults.hit(SimOp::Probe, None)
+            let hit = state.faults.hit(SimOp::Probe, None);
+            let injected = hit.map(|(class, _effect)| injected(class, "probe"));
+            injected.or(state.room.probe().err().map(|class| full(class, "probe")))
         };
         self.pass(SimOp::Probe).await;
-        hit.map_or(Ok(()), |(class, _effect)| Err(injected(class, "probe")))
+        hit.map_or(Ok(()), Err)
+    }
+
+    pub(super) fn set_reserve(&self, bytes: u64) -> Result<(), KvError> {
+        self.state().room.set_reserve(bytes).map_err(|class| full(class, "reserve"))
     }
 
     /// Takes effect at once and answers later, so a caller that is gone by then has still written.
@@ -239,8 +258,13 @@ impl SimDisk {
             let (logged, seen) = match hit.map(|(_class, effect)| effect) {
                 None | Some(Effect::Landed) => (true, true),
                 Some(Effect::Logged) => (true, false),
-                Some(Effect::Nothing | Effect::PagesDropped) => (false, false),
+                Some(Effect::Nothing | Effect::PagesDropped | Effect::LandedThenDropped) => {
+                    (false, false)
+                }
             };
+            if logged {
+                state.room.log(&batch).map_err(|class| full(class, "apply"))?;
+            }
             if seen {
                 state.seen.apply(&batch);
             }
@@ -266,14 +290,16 @@ impl SimDisk {
         must_be_open(&state, open, "sync")?;
         let (lands, drops_pages) = match hit.map(|(_class, effect)| effect) {
             None | Some(Effect::Landed) => (true, false),
+            Some(Effect::LandedThenDropped) => (true, true),
             Some(Effect::PagesDropped) => (false, true),
             Some(Effect::Nothing | Effect::Logged) => (false, false),
         };
-        if drops_pages && state.absorbed < covers {
-            state.log_is_holed = true;
-        }
+        let owed = state.absorbed < covers;
         if lands && !state.log_is_holed {
             state.absorb(covers);
+        }
+        if drops_pages && (lands || owed) {
+            state.log_is_holed = true;
         }
         hit.map_or(Ok(()), |(class, _effect)| Err(injected(class, "sync")))
     }
@@ -313,6 +339,10 @@ fn must_be_open(state: &State, open: u64, op: &'static str) -> Result<(), KvErro
 
 fn injected(class: FailureClass, op: &'static str) -> KvError {
     error(class, op, "injected")
+}
+
+fn full(class: FailureClass, op: &'static str) -> KvError {
+    error(class, op, "the disk is full")
 }
 
 fn error(class: FailureClass, op: &'static str, detail: &str) -> KvError {

@@ -26,6 +26,9 @@ pub(super) enum Effect {
     Landed,
     /// The kernel marked the unwritten pages clean: a later sync answers ok and covers nothing until a reopen.
     PagesDropped,
+    /// What the sync covers is on the disk; of the page behind it the kernel forgot that it owes it. Nothing appended
+    /// later comes back after a power cut until a reopen.
+    LandedThenDropped,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +74,12 @@ impl Fault {
     /// durable, until a reopen writes what was recovered into files of its own.
     pub fn sync_drops_pages(class: FailureClass) -> Self {
         Self { effect: Effect::PagesDropped, ..Self::refuse(SimOp::Sync, class) }
+    }
+
+    /// What the sync covers is on the disk, and the log has a hole behind it: later syncs answer ok, and nothing of what
+    /// they cover comes back after a power cut, until a reopen writes what was recovered into files of its own.
+    pub fn sync_lands_and_drops_what_follows(class: FailureClass) -> Self {
+        Self { effect: Effect::LandedThenDropped, ..Self::refuse(SimOp::Sync, class) }
     }
 
     /// Lets `calls` pass first: `after(2)` hits the third.

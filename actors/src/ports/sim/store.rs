@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use super::disk::{Family, SimDisk};
 use crate::model::batch::Batch;
 use crate::model::cf::Cf;
-use crate::ports::{Direction, Engine, Kv, KvError, Lane, OpenError, Page, Scan, StoreStats};
+use crate::ports::{
+    Direction, DiskRoom, Engine, Kv, KvError, Lane, OpenError, Page, Scan, StoreStats,
+};
 
 /// Opens databases on one disk.
 #[derive(Clone, Debug)]
@@ -40,6 +42,14 @@ impl Engine for SimEngine {
 
     async fn probe_disk(&self) -> Result<(), KvError> {
         self.disk.probe().await
+    }
+
+    async fn room(&self) -> Result<DiskRoom, KvError> {
+        Ok(self.disk.room())
+    }
+
+    async fn set_reserve(&self, bytes: u64) -> Result<(), KvError> {
+        self.disk.set_reserve(bytes)
     }
 }
 
