@@ -103,7 +103,7 @@ pub const DRILLS: &[Drill] = &[
         cycles_are: "trials, of every N and form without it",
         needs: Needs::Nothing,
         ci: Some(Ci { form: Form::cycles(6), budget_s: 40 }),
-        canaries: &["canary-ignore-error"],
+        canaries: &[],
         canary_form: Form::cycles(12),
         run: nth::run_full,
     },
