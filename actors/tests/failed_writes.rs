@@ -73,16 +73,14 @@ async fn a_failed_write_of_any_process_is_told_to_the_store_which_is_reopened() 
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_fence_is_told_to_the_store_and_made_again_after_another_reopen() {
-    for op in [SimOp::Apply, SimOp::Sync] {
+    let refuse = |op| Fault::refuse(op, FailureClass::NoSpace);
+    // The first fsync after the one that failed is the fence's, and so is the second batch of the commit lane.
+    for fault in [refuse(SimOp::Sync), refuse(SimOp::Apply).after(1).on(Lane::Commit)] {
         let bench = Bench::default();
         let node = bench.start().await;
         bench.acked(&node, "acme", "before").await;
         bench.disk.fail(Fault::sync_landed(FailureClass::IoError));
-        // The first of its kind after the fsync that failed is the fence's.
-        bench.disk.fail(match op {
-            SimOp::Sync => Fault::refuse(op, FailureClass::NoSpace),
-            _apply => Fault::refuse(op, FailureClass::NoSpace).after(1).on(Lane::Commit),
-        });
+        bench.disk.fail(fault);
         let began = Instant::now();
         assert_eq!(bench.send(&node, bench.hook("acme", "fenced")).await, UNAVAILABLE);
         assert!(began.elapsed() >= Duration::from_secs(5), "one reopen in five seconds");
