@@ -152,6 +152,8 @@ fn ci_form(drill: &Drill) -> String {
 fn canaries() -> ExitCode {
     let mut lines: Vec<String> = DRILLS
         .iter()
+        // What this machine cannot run it cannot be caught with here.
+        .filter(|drill| drill.needs.missing().is_none())
         .flat_map(|drill| drill.canaries.iter().map(move |canary| (canary, drill)))
         .map(|(canary, drill)| format!("{canary} {} {}", drill.name, drill.canary_form))
         .collect();

@@ -122,10 +122,9 @@ async fn drip(address: SocketAddr, begin: String) -> bool {
         if stream.write_all(b"P").await.is_err() {
             return true;
         }
-        match timeout(BYTE_EVERY, stream.read(&mut answer)).await {
-            Ok(Ok(0) | Err(_)) => return true,
-            // An answer, and then the end.
-            Ok(Ok(_)) | Err(_) => {}
+        // An answer may come, and then the end.
+        if let Ok(Ok(0) | Err(_)) = timeout(BYTE_EVERY, stream.read(&mut answer)).await {
+            return true;
         }
     }
     false
