@@ -422,3 +422,21 @@ async fn what_may_be_tuned_takes_effect_at_the_next_open_and_the_rest_stays() {
         "{caches:?}"
     );
 }
+
+#[tokio::test]
+async fn what_the_database_says_of_itself_is_in_two_files_however_often_it_is_opened() {
+    let mut store = store_of(&["a"]).await;
+    for _ in 0..4 {
+        store = store.reopened_with(RocksOptions::default());
+        let kv = store.open().await.unwrap();
+        store.close(kv).await;
+    }
+    let logs = store.files(|name| name.starts_with("LOG"));
+    let names: Vec<_> =
+        logs.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, ["LOG", "LOG.old"]);
+    for log in &logs {
+        let said = fs::read_to_string(log).unwrap();
+        assert!(said.contains("RocksDB version") && said.contains("Shutdown complete"), "{said}");
+    }
+}

@@ -212,6 +212,22 @@ async fn a_hook_that_cannot_start_in_time_is_refused_and_never_stored() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hook_whose_caller_has_hung_up_before_its_start_is_not_stored() {
+    let bench = Bench::default();
+    let node = bench.start().await;
+    bench.disk.slow(SimOp::Apply, Duration::from_millis(500));
+    let started = bench.sending(&node, bench.hook("acme", "started"));
+    millis(100).await;
+    let gone = bench.sending(&node, bench.hook("acme", "gone"));
+    let stays = bench.sending(&node, bench.hook("acme", "stays"));
+    millis(100).await;
+    gone.abort();
+    assert_eq!(started.await.unwrap(), CommitAnswer::Committed(Seq(1)));
+    assert_eq!(stays.await.unwrap(), CommitAnswer::Committed(Seq(2)));
+    assert_eq!(bench.stored(), text(&[(1, "started"), (2, "stays")]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_partition_refuses_at_once() {
     let mut bench = Bench::default();
     bench.settings.batcher.max_queue = 2;

@@ -131,15 +131,18 @@ async fn a_failed_fsync_refuses_new_hooks_at_once_whatever_the_writer_is_doing()
     let node = bench.start().await;
     bench.disk.slow(SimOp::Sync, Duration::from_millis(500));
     bench.disk.fail(Fault::refuse(SimOp::Sync, FailureClass::IoError));
+    // The store stays open: that nobody is let in is not its doing.
+    bench.disk.fail(Fault::refuse(SimOp::Probe, FailureClass::IoError).until_healed());
     let first = bench.sending(&node, bench.hook("acme", "first"));
     millis(100).await;
     bench.disk.slow(SimOp::Apply, Duration::from_secs(5));
     let second = bench.sending(&node, bench.hook("acme", "second"));
     millis(500).await;
-    bench.disk.heal();
+    assert!(node.handles().store.state().takes_hooks());
     let began = Instant::now();
     assert_eq!(bench.send(&node, bench.hook("acme", "third")).await, UNAVAILABLE);
     assert_eq!(began.elapsed(), Duration::ZERO);
+    bench.disk.heal();
     assert_eq!(first.await.unwrap(), UNAVAILABLE);
     assert_eq!(second.await.unwrap(), UNAVAILABLE);
     assert_eq!(bodies(&bench), Vec::<String>::new());

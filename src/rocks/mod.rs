@@ -5,6 +5,7 @@
 //! goes through the blocking pool; point reads run where they are asked for.
 
 mod error;
+mod info_log;
 mod kv;
 mod merge;
 mod open;

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use super::error::{class_of, class_of_io, not_running};
 use super::kv::RocksKv;
 use super::options::RocksOptions;
-use super::{probe, room, stats};
+use super::{info_log, probe, room, stats};
 
 const GIB: u64 = 1 << 30;
 
@@ -154,7 +154,9 @@ fn open_blocking(path: &Path, options: &RocksOptions) -> Result<DB, (FailureClas
         let detail = format!("CURRENT is missing, yet {orphan} is there: this is no new store");
         return Err((FailureClass::Corruption, detail));
     }
-    DB::open_cf_descriptors(&options.database(), path, options.families()).map_err(|error| {
+    let mut database = options.database();
+    database.set_info_logger(info_log::logger(path));
+    DB::open_cf_descriptors(&database, path, options.families()).map_err(|error| {
         let detail = error.into_string();
         (class_of(&detail), detail)
     })

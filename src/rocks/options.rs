@@ -136,7 +136,7 @@ impl RocksOptions {
         }
         // Descriptors are shared with the sockets.
         options.set_max_open_files(signed(self.max_open_files));
-        // RocksDB's own log: at most five files ...
+        // RocksDB's log is written by `info_log`. Should it ever write one by itself: at most five files ...
         options.set_keep_log_file_num(5);
         // ... of 16 MiB, or an idle node collects hundreds of megabytes.
         options.set_max_log_file_size(16 << 20);
