@@ -6,6 +6,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ankusa_actors::model::batch::Batch;
 use ankusa_actors::model::failure::FailureClass;
 use ankusa_actors::node::Node;
 use ankusa_actors::ports::Lane;
@@ -103,6 +104,25 @@ async fn a_readiness_probe_that_hangs_counts_as_a_failed_write_and_reopens_nothi
     assert_eq!((last.class, last.op), (FailureClass::Timeout, "probe"));
     secs(120).await;
     assert_eq!(node.handles().store.state().generation, 1);
+}
+
+/// RocksDB answers what is written to a file after a failure with an error that does not say why it failed.
+#[tokio::test(start_paused = true)]
+async fn a_failing_store_goes_by_what_failed_first() {
+    let bench = Bench::default();
+    let node = bench.start().await;
+    let store = node.handles().store.clone();
+    bench.disk.fail(Fault::refuse(SimOp::Probe, FailureClass::NoSpace).until_healed());
+    for class in [FailureClass::NoSpace, FailureClass::IoError] {
+        bench.disk.fail(Fault::refuse(SimOp::Apply, class));
+        store.apply(Batch::default(), Lane::Background).await.unwrap_err();
+        millis(1).await;
+        assert_eq!(store.state().failing, Some(FailureClass::NoSpace));
+    }
+    assert_eq!(reported(&bench), ["NoSpace", "IoError"]);
+    bench.disk.heal();
+    secs(10).await;
+    assert_eq!(store.state().failing, None);
 }
 
 /// The fsync has written the hook and lost a page behind it: what is appended to that log later does not come back after
