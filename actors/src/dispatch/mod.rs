@@ -10,6 +10,7 @@
 
 mod attempts;
 mod breaker;
+mod canary;
 mod claim;
 mod config;
 pub mod dlq;

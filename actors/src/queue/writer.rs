@@ -15,6 +15,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
+use super::canary;
 use super::config::{BatcherConfig, TenantsConfig};
 use super::fence;
 use super::group::{Built, GroupPlan};
@@ -26,7 +27,7 @@ use super::writer_handle::{CommitBatch, WriterHandle};
 use crate::model::cf::Cf;
 use crate::model::ids::Seq;
 use crate::model::keys::{HookKey, META_NEXT_SEQ, is_sentinel, read_u64};
-use crate::ports::{Clock, Direction, Event, Events, KvError, Lane, Scan};
+use crate::ports::{Clock, Direction, Event, Events, KvError, Scan};
 use crate::store::{StoreConfig, StoreHandle};
 use crate::supervision::{Crash, told_to_crash};
 
@@ -266,7 +267,7 @@ impl WriterState {
         }
         let (started, bytes) = (Instant::now(), batch.bytes());
         let generation = self.args.store.state().generation;
-        let applied = self.args.store.apply(batch, Lane::Commit).await;
+        let applied = canary::heeded(canary::apply(&self.args.store, batch).await);
         drop(rooms);
         match applied {
             Ok(()) => {
@@ -324,8 +325,11 @@ impl WriterState {
     async fn try_fence(&mut self, fencing: Fencing) -> Result<(), KvError> {
         // From here on no fsync answers any of them, even one that is under way.
         let spans = self.args.ledger.fence();
+        canary::before_fence(&self.args.ledger);
         fence::wait_for_reopen(&self.args.store, fencing.after_generation)?;
-        fence::delete(&self.args.store, &spans, self.args.mark.get()).await?;
+        if !canary::fences_nothing() {
+            fence::delete(&self.args.store, &spans, self.args.mark.get()).await?;
+        }
         // Ordinals and seqs of a group that was lost are read back as the store has them.
         self.read_back().await
     }
@@ -344,19 +348,4 @@ async fn last_hook(store: &StoreHandle) -> Result<Option<Seq>, KvError> {
         .await?;
     let mut hooks = page.pairs.iter().filter(|(key, value)| !is_sentinel(Cf::Hooks, key, value));
     Ok(hooks.next().and_then(|(key, _)| HookKey::decode(key)).map(|HookKey(seq)| seq))
-}
-
-/// The broken build a drill must catch: it answers before the group is applied.
-mod canary {
-    use super::super::ledger::Group;
-    use super::super::reply::CommitAnswer;
-
-    pub(super) fn before_apply(mut group: Group) -> Group {
-        if cfg!(feature = "canary-ack-before-apply") {
-            for caller in group.callers.drain(..) {
-                caller.reply.send(CommitAnswer::Committed(caller.seq));
-            }
-        }
-        group
-    }
 }

@@ -127,7 +127,9 @@ impl StoreActorState {
     ) {
         self.args.events.emit(&Event::StoreWriteFailed { class });
         let state = self.args.handle.state();
-        if generation != state.generation || !state.open {
+        // Broken on purpose, for a drill to catch; never in a release.
+        let never = cfg!(feature = "canary-no-reopen-after-eio");
+        if never || generation != state.generation || !state.open {
             return;
         }
         self.args.handle.door.write_failed(class, op, generation);
