@@ -26,7 +26,6 @@ mod queues;
 mod reclaim;
 mod recover;
 mod state;
-mod steady;
 mod targets;
 mod writing;
 
@@ -67,6 +66,7 @@ pub struct DispatchArgs {
     pub config: DispatchConfig,
     /// Which node this is, for the logs.
     pub instance: String,
+    /// What rows are claimed and stamped by; must not go back.
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     pub events: Arc<dyn Events>,

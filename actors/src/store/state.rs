@@ -132,7 +132,7 @@ impl StoreActorState {
         if never || generation != state.generation || !state.open {
             return;
         }
-        self.args.handle.door.failing(class, op);
+        self.args.handle.door.write_failed(class, op, generation);
         self.tell_accepting();
         let since_last = self.last_reopen.map(|at| at.elapsed());
         let wait = ReopenPlan::after_report(&self.args.config, since_last);
