@@ -172,8 +172,7 @@ pub const DRILLS: &[Drill] = &[
         what: "the wall clock jumps back an hour, ahead two, ahead 30 days under load: no hook is stranded or lost",
         cycles_are: "rounds",
         needs: Needs::Nothing,
-        // On demand only, as long as what is scheduled when the clock is set back waits until it has caught up.
-        ci: None,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 15 }),
         canaries: &[],
         canary_form: Form::DEFAULT,
         run: clock::run,
