@@ -128,6 +128,18 @@ async fn store_of(keys: &[&str]) -> Store {
     store
 }
 
+/// The same, killed: nobody has said that it is closed.
+async fn killed_store_of(keys: &[&str]) -> Store {
+    let store = Store::new();
+    let kv = store.open().await.unwrap();
+    for key in keys {
+        kv.apply(put(key, &[b'v'; 100]), Lane::Commit).await.unwrap();
+        kv.sync().await.unwrap();
+    }
+    drop(kv);
+    store
+}
+
 #[tokio::test]
 async fn rocksdb_keeps_the_contract() {
     contract::holds_for(Store::new).await;
@@ -173,7 +185,7 @@ async fn a_close_waits_for_the_calls_that_nobody_waits_for_any_more() {
 #[tokio::test]
 async fn a_torn_last_write_is_dropped_and_nothing_before_it() {
     for torn_bytes in [1, 60, 120] {
-        let store = store_of(&["a", "b", "c"]).await;
+        let store = killed_store_of(&["a", "b", "c"]).await;
         let wal = fs::OpenOptions::new().write(true).open(store.wal()).unwrap();
         wal.set_len(wal.metadata().unwrap().len() - torn_bytes).unwrap();
         let kv = store.open().await.unwrap();
@@ -221,7 +233,9 @@ async fn rows_without_a_database_are_not_an_empty_store() {
 #[tokio::test]
 async fn a_first_boot_that_died_before_the_database_was_named_is_made_again() {
     let store = store_of(&[]).await;
-    fs::remove_file(store.engine.path().join("CURRENT")).unwrap();
+    for made_later in ["CURRENT", "SEAL"] {
+        fs::remove_file(store.engine.path().join(made_later)).unwrap();
+    }
     fs::remove_file(store.wal()).unwrap();
     let kv = store.open().await.unwrap();
     assert_eq!(keys(&*kv).await, Vec::<String>::new());

@@ -26,6 +26,9 @@ pub enum AdminError {
     /// A row that cannot be decoded: `{corrupt_value, family, key}`.
     #[error("corrupt_value")]
     CorruptValue { family: &'static str, key: String, reason: String },
+    /// `store.scrub_bytes_per_s` is 0.
+    #[error("scrub_disabled")]
+    ScrubDisabled,
     #[error("no_such_child")]
     NoSuchChild(String),
 }

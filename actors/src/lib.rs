@@ -15,6 +15,7 @@ pub mod steady;
 pub mod store;
 pub mod supervision;
 pub mod tree;
+pub mod upkeep;
 
 /// Whether this build carries the in-memory ports.
 pub const SIM: bool = cfg!(feature = "sim");

@@ -21,6 +21,7 @@ use crate::store::ready::Readiness;
 use crate::store::{StoreConfig, StoreHandle};
 use crate::supervision::{Board, Supervisor, SupervisorMsg};
 use crate::tree::{MakeFront, Tree};
+use crate::upkeep::ScrubHandle;
 
 /// What the node does ("Roles"). Every role shares the one database, so they run in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +75,7 @@ pub struct Handles {
     pub writer: WriterHandle,
     pub syncer: SyncerHandle,
     pub dispatch: DispatchHandle,
+    pub scrub: ScrubHandle,
     pub batchers: Arc<[BatcherHandle]>,
     pub ingest: Arc<Ingest>,
     pub readiness: Readiness,
@@ -172,6 +174,7 @@ fn handles(
         writer: WriterHandle::new(&settings.batcher),
         syncer: SyncerHandle::default(),
         dispatch: DispatchHandle::default(),
+        scrub: ScrubHandle::default(),
         batchers,
         ingest: Arc::new(ingest),
         ledger,

@@ -8,14 +8,15 @@
 //! |   |   |-- syncer   Syncer
 //! |   |   `-- writer   Writer
 //! |   `-- services     one_for_one    20 in 60 s a child, then later and later
-//! |       `-- dispatch Dispatch       role dispatch
+//! |       |-- dispatch Dispatch       role dispatch
+//! |       `-- scrubber Scrubber
 //! `-- front            one_for_one    10 in 10 s a child; survives core: it is how 503 gets said
 //!     |-- control, admin              given by the adapters
 //!     |-- batcher-1..n Batcher        role edge
 //!     `-- ingest                      role edge, given by the adapters
 //! ```
 //!
-//! Stop is start reversed: ingest, batchers, admin, control, dispatch, writer, syncer, store.
+//! Stop is start reversed: ingest, batchers, admin, control, scrubber, dispatch, writer, syncer, store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,7 @@ use crate::store::{Store, StoreArgs};
 use crate::supervision::{
     Backoff, ChildSpec, Exhausted, Intensity, Shutdown, Strategy, SupervisorArgs,
 };
+use crate::upkeep::scrubber::{Scrubber, ScrubberArgs};
 
 /// Wait before a child that failed to start again is tried once more.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -39,6 +41,9 @@ const DRAIN_QUEUE: Duration = Duration::from_secs(10);
 
 /// How long a batcher may take to hand over what it holds.
 const DRAIN_BATCHER: Duration = Duration::from_secs(5);
+
+/// How long the scrubber may take to read the page it is at.
+const STOP_SCRUBBER: Duration = Duration::from_secs(5);
 
 /// How long the store may take to close.
 const STOP_STORE: Duration = Duration::from_secs(30);
@@ -120,7 +125,13 @@ impl Tree {
             Strategy::OneForOne,
             Intensity { restarts: 20, within: Duration::from_secs(60) },
             Exhausted::RetryLater(Backoff::default()),
-            self.settings.roles.dispatch.then(|| self.dispatch()).into_iter().collect(),
+            self.settings
+                .roles
+                .dispatch
+                .then(|| self.dispatch())
+                .into_iter()
+                .chain([self.scrubber()])
+                .collect(),
         )
     }
 
@@ -214,6 +225,19 @@ impl Tree {
         };
         let slot = self.handles.dispatch.slot().clone();
         ChildSpec::new("dispatch", Shutdown::Drain(drain), &slot, move || (Dispatch, args.clone()))
+    }
+
+    fn scrubber(&self) -> ChildSpec {
+        let args = ScrubberArgs {
+            config: self.settings.store.clone(),
+            events: Arc::clone(&self.ports.events),
+            store: self.handles.store.clone(),
+            handle: self.handles.scrub.clone(),
+        };
+        let slot = self.handles.scrub.slot().clone();
+        ChildSpec::new("scrubber", Shutdown::Stop(STOP_SCRUBBER), &slot, move || {
+            (Scrubber, args.clone())
+        })
     }
 
     fn batcher(&self, ix: usize) -> ChildSpec {

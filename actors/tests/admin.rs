@@ -225,6 +225,10 @@ async fn the_status_is_what_a_person_reads_first() {
             "min_free_bytes": 64 << 20,
             "resume_free_bytes": 128 << 20,
         },
+        "opened": {"closed_cleanly": false, "recount": "right, 0 rows", "cut": null},
+        "scrub": {
+            "reading": null, "rows": 0, "bytes": 0, "disk_bytes": 0, "findings": [], "last": null,
+        },
         "next_seq": 3,
         "synced_through": 2,
         "unsynced_groups": 0,

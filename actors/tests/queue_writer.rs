@@ -151,6 +151,29 @@ async fn every_group_carries_how_far_the_log_was_synced_and_what_comes_next() {
     assert_eq!(node.handles().mark.get(), Seq(3));
 }
 
+#[tokio::test(start_paused = true)]
+async fn behind_the_last_group_the_log_says_once_that_it_was_synced() {
+    let bench = Bench::default();
+    let node = bench.start().await;
+    let noted = || {
+        let rows = bench.disk.rows(Cf::Default);
+        let row = rows.into_iter().find(|(key, _)| key == META_SYNCED_THROUGH);
+        row.and_then(|(_, value)| read_u64(&value))
+    };
+    bench.acked(&node, "acme", "one").await;
+    bench.acked(&node, "acme", "two").await;
+    assert_eq!(noted(), Some(1));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(noted(), Some(2));
+    // A node at rest writes nothing.
+    let applies = bench.disk.counts().applies;
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(bench.disk.counts().applies, applies);
+    bench.acked(&node, "acme", "three").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(noted(), Some(3));
+}
+
 /// When each stored row is due, in seq order, in milliseconds since the start.
 fn due_ms(bench: &Bench) -> Vec<i64> {
     let rows = bench.disk.rows(Cf::Deliveries);

@@ -18,6 +18,7 @@
 //! | [`drain`] | SIGTERM under load, once and twice |
 //! | [`pause`] | SIGSTOP and SIGCONT under load |
 //! | [`slow_disk`], [`dead_disk`] | fsyncs that take long, or fail with every write for a while |
+//! | [`flip_store`] | single flipped bits in every kind of file of a store at rest |
 //! | [`full_disk`] | a small disk ([`tiny_disk`]) that fills up under load and is freed |
 //! | [`clock`] | the wall clock jumps back and ahead under load |
 //! | [`starve`] | too few descriptors, short files, no memory, crowds of idle connections |
@@ -47,6 +48,7 @@ pub mod dead_disk;
 pub mod drain;
 pub mod drill;
 pub mod faults;
+pub mod flip_store;
 pub mod forgetful;
 pub mod full_disk;
 pub mod http;

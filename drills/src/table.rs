@@ -3,7 +3,7 @@
 use crate::drill::{Ci, Drill, Form, Needs};
 use crate::{
     clock, crash_loop, crash_tree, cut_every_op, cut_ext4, cut_fuse, cut_reorder, dead_disk, drain,
-    full_disk, kill9, kill9_every_op, nth, pause, slow_disk, starve,
+    flip_store, full_disk, kill9, kill9_every_op, nth, pause, slow_disk, starve,
 };
 
 /// Every drill there is. CI runs them in this order.
@@ -112,7 +112,7 @@ pub const DRILLS: &[Drill] = &[
         what: "every child of the supervision tree panics under load: every caller is answered or closed, nothing acked is lost",
         cycles_are: "panics",
         needs: Needs::Nothing,
-        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 15 }),
         canaries: &[],
         canary_form: Form::DEFAULT,
         run: crash_tree::run,
@@ -122,7 +122,7 @@ pub const DRILLS: &[Drill] = &[
         what: "SIGTERM under full load with slow sinks: no accepted request stays unanswered, exit 0, nothing acked is lost",
         cycles_are: "stops",
         needs: Needs::Nothing,
-        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 25 }),
         canaries: &[],
         canary_form: Form::DEFAULT,
         run: drain::run,
@@ -132,7 +132,7 @@ pub const DRILLS: &[Drill] = &[
         what: "SIGSTOP and SIGCONT at random moments under load: nothing acked is lost, no false alarm",
         cycles_are: "pauses",
         needs: Needs::Nothing,
-        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 20 }),
         canaries: &[],
         canary_form: Form::DEFAULT,
         run: pause::run,
@@ -152,7 +152,7 @@ pub const DRILLS: &[Drill] = &[
         what: "EIO on every write for a while: refused meanwhile, taken again by itself, nothing lost, no ghosts",
         cycles_are: "faults",
         needs: Needs::Nothing,
-        ci: Some(Ci { form: Form::DEFAULT, budget_s: 40 }),
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 25 }),
         canaries: &[],
         canary_form: Form::DEFAULT,
         run: dead_disk::run,
@@ -166,6 +166,19 @@ pub const DRILLS: &[Drill] = &[
         canaries: &[],
         canary_form: Form::DEFAULT,
         run: full_disk::run,
+    },
+    Drill {
+        name: "flip_store",
+        what: "a flipped bit in every record header of log and manifest, and bits at random: refused, reported or harmless, never a row less",
+        cycles_are: "random flips",
+        needs: Needs::Nothing,
+        ci: Some(Ci {
+            form: Form { cycles: Some(100), seconds: None, stride: Some(9) },
+            budget_s: 60,
+        }),
+        canaries: &["canary-no-open-deadline", "canary-no-seal"],
+        canary_form: Form { cycles: Some(20), seconds: None, stride: Some(9) },
+        run: flip_store::run,
     },
     Drill {
         name: "clock",

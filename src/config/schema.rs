@@ -115,6 +115,8 @@ pub const KEYS: &[(&str, Kind)] = &[
     ("store.reopen_backoff_ms", MS),
     ("store.reopen_max_backoff_ms", MS),
     ("store.fence_deadline_ms", MS),
+    ("store.scrub_bytes_per_s", Kind::Whole { min: 0, max: MAX_BUDGET_BYTES }),
+    ("store.scrub_interval_ms", over_zero(366 * MAX_MS)),
     ("store.reserve_bytes", Kind::Whole { min: 0, max: 64 * GIB }),
     ("store.min_free_bytes", Kind::Whole { min: 0, max: MAX_BUDGET_BYTES }),
     ("store.resume_free_bytes", Kind::Whole { min: 0, max: MAX_BUDGET_BYTES }),

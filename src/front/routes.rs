@@ -90,6 +90,7 @@ pub fn control_routes(control: Control) -> Router {
         .route("/v1/tree", get(tree))
         .route("/v1/hooks", get(hooks))
         .route("/v1/dump", get(dump))
+        .route("/v1/scrub", get(scrub).post(begin_scrub))
         .route("/v1/store/reopen", post(reopen))
         .route("/v1/crash", post(crash))
         .route("/v1/stop", post(stop))
@@ -197,6 +198,17 @@ async fn tree(State(control): State<Control>) -> Json<Value> {
     Json(control.api.admin.tree())
 }
 
+async fn scrub(State(control): State<Control>) -> Json<Value> {
+    Json(control.api.admin.scrub())
+}
+
+async fn begin_scrub(State(control): State<Control>) -> Response {
+    match control.api.admin.begin_scrub() {
+        Ok(()) => Json(json!({"status": "scrubbing"})).into_response(),
+        Err(error) => failed(error),
+    }
+}
+
 #[derive(Deserialize)]
 struct HooksQuery {
     after: Option<String>,
@@ -274,6 +286,10 @@ fn failed(error: AdminError) -> Response {
         AdminError::CorruptValue { family, key, reason } => {
             let body = json!({"error": name, "family": family, "key": key, "reason": reason});
             refuse(StatusCode::INTERNAL_SERVER_ERROR, &body)
+        }
+        AdminError::ScrubDisabled => {
+            let message = "store.scrub_bytes_per_s is 0";
+            refuse(StatusCode::CONFLICT, &json!({"error": name, "message": message}))
         }
         AdminError::NoSuchChild(child) => {
             refuse(StatusCode::NOT_FOUND, &json!({"error": name, "child": child}))

@@ -7,15 +7,16 @@ use std::{io, path::Path};
 
 use ankusa_actors::model::batch::{Batch, Change};
 use ankusa_actors::model::cf::Cf;
-use ankusa_actors::ports::{Direction, Kv, KvError, Lane, Page, Scan, StoreStats};
+use ankusa_actors::ports::{Direction, Kv, KvError, Lane, Page, Scan, StoreStats, Verified};
 use async_trait::async_trait;
 use rocksdb::{
     ColumnFamily, DB, DBPinnableSlice, DBRawIterator, ReadOptions, WriteBatch, WriteOptions,
 };
 
 use super::error::{kv_error, not_running};
-use super::stats;
+use super::guard::{self, CloseFacts};
 use super::threads::Worker;
+use super::{scrub, stats};
 
 /// Keys that are looked up where they are asked for; more go to the blocking pool, which costs 32 us to reach.
 const INLINE_KEYS_MAX: usize = 4;
@@ -31,14 +32,16 @@ pub struct RocksKv {
 }
 
 impl RocksKv {
-    /// Starts the threads of the commit path. `closed` is hung up on once the files are closed.
-    pub(super) fn over(db: DB, closed: mpsc::Sender<()>) -> io::Result<Self> {
+    /// Starts the threads of the commit path. `closes` is told what to seal the database with, if all of it is on the
+    /// disk, and hung up on once the files are closed.
+    pub(super) fn over(db: DB, closes: mpsc::Sender<CloseFacts>) -> io::Result<Self> {
         let database = Arc::new(Database {
             db,
             reading: ReadOptions::default(),
             writing: unsynced(),
             closing: AtomicBool::new(false),
-            _closed: closed,
+            write_failed: AtomicBool::new(false),
+            closes,
         });
         let applies = Arc::clone(&database);
         let syncs = Arc::clone(&database);
@@ -110,6 +113,13 @@ impl Kv for RocksKv {
     async fn stats(&self) -> Result<StoreStats, KvError> {
         self.off_the_runtime("stats", |database| stats::read(&database.db)).await
     }
+
+    async fn verify(&self, cf: Cf, from: Vec<u8>, max_bytes: u64) -> Result<Verified, KvError> {
+        self.off_the_runtime("verify", move |database| {
+            scrub::read(&database.db, cf, from, max_bytes)
+        })
+        .await
+    }
 }
 
 /// What the threads and the blocking calls share. The last of them closes the files.
@@ -119,8 +129,23 @@ struct Database {
     writing: WriteOptions,
     /// Long reads give up.
     closing: AtomicBool,
+    /// From here on nobody knows what is on the disk.
+    write_failed: AtomicBool,
     /// After `db`, so that it is dropped after it.
-    _closed: mpsc::Sender<()>,
+    closes: mpsc::Sender<CloseFacts>,
+}
+
+impl Drop for Database {
+    /// The threads have ended, and every write that was handed over has been made.
+    fn drop(&mut self) {
+        if self.write_failed.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(facts) = guard::facts_for_closing(&self.db) {
+            // Nobody may be waiting.
+            let _ = self.closes.send(facts);
+        }
+    }
 }
 
 /// Into the log and the memtables, and no further: durability is the sync's.
@@ -144,11 +169,16 @@ impl Database {
                 }
             }
         }
-        self.db.write_opt(rows, &self.writing).map_err(|error| kv_error("apply", error))
+        self.db.write_opt(rows, &self.writing).map_err(|error| self.failed("apply", error))
     }
 
     fn sync(&self) -> Result<(), KvError> {
-        self.db.flush_wal(true).map_err(|error| kv_error("sync", error))
+        self.db.flush_wal(true).map_err(|error| self.failed("sync", error))
+    }
+
+    fn failed(&self, op: &'static str, error: rocksdb::Error) -> KvError {
+        self.write_failed.store(true, Ordering::Relaxed);
+        kv_error(op, error)
     }
 
     fn get(&self, cf: Cf, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {

@@ -5,6 +5,7 @@
 //! goes through the blocking pool; point reads run where they are asked for.
 
 mod error;
+mod guard;
 mod info_log;
 mod kv;
 mod merge;
@@ -12,6 +13,7 @@ mod open;
 mod options;
 mod probe;
 mod room;
+mod scrub;
 mod stats;
 mod threads;
 

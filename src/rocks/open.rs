@@ -1,7 +1,8 @@
 //! Opening and closing the database.
 //!
 //! An open that fails leaves the directory as it was, but for RocksDB's own `LOG` and `LOCK`: nothing is ever deleted,
-//! and a store that cannot be read is never treated as empty.
+//! and a store that cannot be read is never treated as empty. Only the end of a log that a power cut left in pieces is
+//! cut off, once a copy of everything has been put aside.
 
 use std::fs;
 use std::io;
@@ -11,12 +12,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ankusa_actors::model::failure::FailureClass;
-use ankusa_actors::ports::{DiskRoom, Engine, Kv, KvError, OpenError};
+use ankusa_actors::ports::{DiskRoom, Engine, Kv, KvError, OpenError, OpenReport};
 use async_trait::async_trait;
 use rocksdb::DB;
 use tokio::sync::oneshot;
 
-use super::error::{class_of, class_of_io, not_running};
+use super::error::{class_of_io, not_running};
+use super::guard::{self, CloseFacts, Refusal};
 use super::kv::RocksKv;
 use super::options::RocksOptions;
 use super::{info_log, probe, room, stats};
@@ -27,8 +29,10 @@ const GIB: u64 = 1 << 30;
 pub struct RocksEngine {
     path: PathBuf,
     options: RocksOptions,
-    /// Hung up on when the files of the last open are closed.
-    closed: Mutex<Option<mpsc::Receiver<()>>>,
+    /// Told what to seal the database with, and hung up on when the files of the last open are closed.
+    closed: Mutex<Option<mpsc::Receiver<CloseFacts>>>,
+    /// What was seen of the store when it was last opened.
+    report: Mutex<OpenReport>,
     /// An open that was given up on and what was said of it.
     overdue: Mutex<Option<(JoinHandle<()>, OpenError)>>,
 }
@@ -36,7 +40,13 @@ pub struct RocksEngine {
 impl RocksEngine {
     /// The database lives in `path`, which is made at the first open.
     pub fn new(path: impl Into<PathBuf>, options: RocksOptions) -> Self {
-        Self { path: path.into(), options, closed: Mutex::new(None), overdue: Mutex::new(None) }
+        Self {
+            path: path.into(),
+            options,
+            closed: Mutex::default(),
+            report: Mutex::default(),
+            overdue: Mutex::default(),
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -58,6 +68,10 @@ impl RocksEngine {
     }
 
     fn deadline(&self) -> Duration {
+        if cfg!(feature = "canary-no-open-deadline") {
+            // The broken build a drill must catch.
+            return Duration::from_secs(u64::from(u32::MAX));
+        }
         let replay_ms = stats::wal_bytes(&self.path).saturating_mul(1_000) / GIB;
         Duration::from_millis(self.options.open_deadline_ms.saturating_add(replay_ms))
     }
@@ -80,8 +94,8 @@ impl Engine for RocksEngine {
         let opener =
             started.map_err(|error| self.refused_by_io("cannot start a thread", &error))?;
         let deadline = self.deadline();
-        let db = match tokio::time::timeout(deadline, opened).await {
-            Ok(Ok(Ok(db))) => db,
+        let (db, report) = match tokio::time::timeout(deadline, opened).await {
+            Ok(Ok(Ok(opened))) => opened,
             Ok(Ok(Err((class, detail)))) => return Err(self.refused(class, detail)),
             Ok(Err(_)) => return Err(self.refused(FailureClass::Other, "opening it panicked")),
             Err(_) => {
@@ -94,17 +108,28 @@ impl Engine for RocksEngine {
         let kv = RocksKv::over(db, closes)
             .map_err(|error| self.refused_by_io("cannot start a thread", &error))?;
         *lock(&self.closed) = Some(closed);
+        *lock(&self.report) = report;
         Ok(Box::new(kv))
     }
 
     async fn close(&self, kv: Box<dyn Kv>) {
         let closed = lock(&self.closed).take();
+        let path = self.path.clone();
         let closing = tokio::task::spawn_blocking(move || {
             drop(kv);
-            // Nothing is ever sent: this returns when the last call into the database has.
-            let _ = closed.map(|closed| closed.recv());
+            let Some(closed) = closed else { return };
+            // Sent by the last call into the database; the second is the hanging up, when the files are closed.
+            let facts = closed.recv();
+            let _ = closed.recv();
+            if let Ok(facts) = facts {
+                guard::after_close(&path, facts);
+            }
         });
         let _ = closing.await;
+    }
+
+    fn last_open(&self) -> OpenReport {
+        lock(&self.report).clone()
     }
 
     async fn probe_disk(&self) -> Result<(), KvError> {
@@ -147,19 +172,20 @@ fn overdue(deadline: Duration) -> String {
     )
 }
 
-fn open_blocking(path: &Path, options: &RocksOptions) -> Result<DB, (FailureClass, String)> {
+fn open_blocking(path: &Path, options: &RocksOptions) -> Result<(DB, OpenReport), Refusal> {
     let io_error = |error: io::Error| (class_of_io(&error), error.to_string());
     probe::create_synced(path).map_err(io_error)?;
     if let Some(orphan) = data_without_a_database(path).map_err(io_error)? {
         let detail = format!("CURRENT is missing, yet {orphan} is there: this is no new store");
         return Err((FailureClass::Corruption, detail));
     }
+    let before = guard::before_open(path)?;
     let mut database = options.database();
     database.set_info_logger(info_log::logger(path));
-    DB::open_cf_descriptors(&database, path, options.families()).map_err(|error| {
-        let detail = error.into_string();
-        (class_of(&detail), detail)
-    })
+    let opened = DB::open_cf_descriptors(&database, path, options.families());
+    let db = opened.map_err(guard::refused)?;
+    let report = guard::after_open(path, &db, before)?;
+    Ok((db, report))
 }
 
 /// A file that holds rows in a directory without the file that says which of them count. RocksDB would make a new, empty

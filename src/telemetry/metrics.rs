@@ -171,6 +171,18 @@ impl Events for Metrics {
             Event::StoreUnavailable { for_ } => {
                 store.unavailable.set(for_.as_secs_f64());
             }
+            Event::CountersRepaired { counters } => {
+                store.counters_repaired.inc_by(counters);
+            }
+            Event::ScrubRead { bytes } => {
+                store.scrub_bytes.inc_by(bytes);
+            }
+            Event::ScrubFound => {
+                store.scrub_findings.inc();
+            }
+            Event::ScrubFinished => {
+                store.scrub_rounds.inc();
+            }
             Event::StoreAccepting { accepting } => self.gauges.set_accepting(accepting),
             Event::Delivered { sink, result, took } => dispatch.delivered(sink, result, took),
             Event::DeadLettered { source_id, sink } => {

@@ -3,9 +3,11 @@
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::Admin;
+use super::{Admin, AdminError};
 use crate::model::counters::Field;
 use crate::model::failure::FailureClass;
+use crate::ports::StoreCut;
+use crate::store::{RECOUNT_ROWS_MAX, Recount};
 
 /// The counters a person reads first.
 const SHOWN: [Field; 7] = [
@@ -21,6 +23,7 @@ const SHOWN: [Field; 7] = [
 impl Admin {
     /// Roles, seqs, queue counters, sync mark, uptime. Parts that need the store are null while it is closed.
     pub fn status(&self) -> Value {
+        let opened = self.handles.store.notes();
         let counters: Map<String, Value> = SHOWN
             .into_iter()
             .map(|field| (field.as_str().to_owned(), json!(self.counter(field).ok())))
@@ -32,6 +35,12 @@ impl Admin {
             "uptime_ms": millis(self.started.elapsed()),
             "draining": *self.handles.stopping.borrow(),
             "store": self.store(),
+            "opened": {
+                "closed_cleanly": opened.closed_cleanly,
+                "recount": recounted(opened.recount),
+                "cut": opened.cut.map(|cut| cut_off(&cut)),
+            },
+            "scrub": self.scrub(),
             "next_seq": self.next_seq().ok().map(|seq| seq.0),
             "synced_through": self.handles.mark.get().0,
             "unsynced_groups": self.handles.ledger.open_groups(),
@@ -39,6 +48,42 @@ impl Admin {
             "buffered_hooks": self.handles.batchers.iter().map(|b| b.admission().records()).sum::<usize>(),
             "queue": counters,
         })
+    }
+
+    /// Where the scrub of the store stands, and what it has found.
+    pub fn scrub(&self) -> Value {
+        let scrub = self.handles.scrub.snapshot();
+        let findings = scrub.findings.iter().map(|found| {
+            json!({"family": found.family.name(), "file": found.file, "detail": found.detail})
+        });
+        let last = scrub.last.map(|last| {
+            json!({
+                "took_ms": millis(last.took),
+                "rows": last.rows,
+                "bytes": last.bytes,
+                "findings": last.findings,
+            })
+        });
+        json!({
+            "reading": scrub.reading.map(crate::model::cf::Cf::name),
+            "rows": scrub.rows,
+            "bytes": scrub.bytes,
+            "disk_bytes": scrub.disk_bytes,
+            "findings": findings.collect::<Vec<_>>(),
+            "last": last,
+        })
+    }
+
+    /// Begins a round of the scrub, unless one is under way.
+    ///
+    /// # Errors
+    /// `scrub_disabled` where `store.scrub_bytes_per_s` is 0.
+    pub fn begin_scrub(&self) -> Result<(), AdminError> {
+        if self.settings.store.scrub_bytes_per_s == 0 {
+            return Err(AdminError::ScrubDisabled);
+        }
+        self.handles.scrub.begin();
+        Ok(())
     }
 
     /// The supervision tree, supervisors before their children.
@@ -89,6 +134,26 @@ impl Admin {
             "resume_free_bytes": limits.resume_free_bytes,
         })
     }
+}
+
+fn recounted(recount: Recount) -> String {
+    match recount {
+        Recount::NotNeeded => "not needed".to_owned(),
+        Recount::Right { rows } => format!("right, {rows} rows"),
+        Recount::Repaired { rows, counters } => format!("{counters} repaired, {rows} rows"),
+        Recount::Skipped => format!("skipped, more than {RECOUNT_ROWS_MAX} rows"),
+    }
+}
+
+fn cut_off(cut: &StoreCut) -> Value {
+    json!({
+        "file": cut.file,
+        "at_byte": cut.at_byte,
+        "bytes": cut.bytes,
+        "records": cut.records,
+        "why": cut.why,
+        "kept_in": cut.kept_in,
+    })
 }
 
 fn millis(duration: std::time::Duration) -> u64 {

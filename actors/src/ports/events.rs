@@ -104,6 +104,18 @@ pub enum Event<'a> {
     StoreUnavailable {
         for_: Duration,
     },
+    /// Counters that were not what their rows say, after a stop that was not clean.
+    CountersRepaired {
+        counters: u64,
+    },
+    /// The scrub has read so many bytes of keys and values.
+    ScrubRead {
+        bytes: u64,
+    },
+    /// The scrub has met a damaged file.
+    ScrubFound,
+    /// The scrub has read the whole store.
+    ScrubFinished,
     /// New hooks are refused for want of room, or taken again.
     StoreAccepting {
         accepting: bool,

@@ -56,6 +56,25 @@ pub struct Page {
     pub more: bool,
 }
 
+/// Damage that a scrub met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// The file, where the database says which.
+    pub file: Option<String>,
+    pub detail: String,
+}
+
+/// What a scrub read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    pub rows: u64,
+    /// Of keys and values.
+    pub bytes: u64,
+    /// Where to go on, behind what was read and behind the damage; `None` at the end of the family.
+    pub next: Option<Vec<u8>>,
+    pub damage: Option<Damaged>,
+}
+
 /// Sizes for the gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
@@ -122,6 +141,13 @@ pub trait Kv: Send + Sync + 'static {
     async fn scan(&self, scan: Scan) -> Result<Page, KvError>;
 
     async fn stats(&self) -> Result<StoreStats, KvError>;
+
+    /// Reads the rows of `cf` from `from` on and drops them again, each block checked and none kept in memory; stops
+    /// after the row that makes it `max_bytes`, or at damage.
+    ///
+    /// # Errors
+    /// It cannot be read at all. Damage is none of these.
+    async fn verify(&self, cf: Cf, from: Vec<u8>, max_bytes: u64) -> Result<Verified, KvError>;
 }
 
 /// A database that did not open. The directory is left as it was.
@@ -133,6 +159,30 @@ pub struct OpenError {
     pub detail: String,
 }
 
+/// What an open took off the end of the write-ahead log: a power cut had left it in pieces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreCut {
+    /// The file whose end it was; later files are gone with it.
+    pub file: String,
+    /// What the file ends at now.
+    pub at_byte: u64,
+    /// What was cut off, later files included.
+    pub bytes: u64,
+    /// Whole records among it. None was known to be on the disk.
+    pub records: u64,
+    pub why: String,
+    /// A folder with everything as it was.
+    pub kept_in: PathBuf,
+}
+
+/// What was seen of a store when it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenReport {
+    /// It had been closed with all of it on the disk, and nobody has touched it since.
+    pub closed_cleanly: bool,
+    pub cut: Option<StoreCut>,
+}
+
 /// Opens and closes the database. There is one open at a time.
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
@@ -140,6 +190,11 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Returns once the files are closed and another open can succeed.
     async fn close(&self, kv: Box<dyn Kv>);
+
+    /// What was seen of the store by the last open that succeeded. An engine that does not look has seen nothing.
+    fn last_open(&self) -> OpenReport {
+        OpenReport::default()
+    }
 
     /// A synced write of a small file beside the database: whether the disk takes writes at all.
     async fn probe_disk(&self) -> Result<(), KvError>;

@@ -14,6 +14,7 @@ pub use clock::Clock;
 pub use entropy::Entropy;
 pub use events::{DeliveryResult, Event, Events, IngestOutcome, RefusedReason, ReopenResult};
 pub use kv::{
-    Direction, DiskRoom, Engine, Kv, KvError, Lane, OpenError, Page, Pair, Scan, StoreStats,
+    Damaged, Direction, DiskRoom, Engine, Kv, KvError, Lane, OpenError, OpenReport, Page, Pair,
+    Scan, StoreCut, StoreStats, Verified,
 };
 pub use sink::{Delivery, Outcome, Sink};

@@ -27,7 +27,8 @@ use super::writer_handle::{CommitBatch, WriterHandle};
 use crate::model::cf::Cf;
 use crate::model::ids::Seq;
 use crate::model::keys::{HookKey, META_NEXT_SEQ, is_sentinel, read_u64};
-use crate::ports::{Clock, Direction, Event, Events, KvError, Scan};
+use crate::model::ops::Ops;
+use crate::ports::{Clock, Direction, Event, Events, KvError, Lane, Scan};
 use crate::store::{StoreConfig, StoreHandle};
 use crate::supervision::{Crash, told_to_crash};
 
@@ -36,6 +37,9 @@ const FENCE_RETRY: Duration = Duration::from_millis(50);
 
 /// A group at least this large makes the next one wait for its callers.
 const LARGE_GROUP_HOOKS: usize = 64;
+
+/// How long after a group its own seqs are noted as synced, if no other group has said so by then.
+const NOTE_AFTER: Duration = Duration::from_secs(1);
 
 /// How often a group that lingers looks for more: each look lets the batchers run once.
 const LINGER_LOOKS: usize = 8;
@@ -48,6 +52,8 @@ pub enum WriterMsg {
     /// A failure was seen: fence what is unanswered, and keep trying until it is durable. The store must have been
     /// reopened after `after_generation`, where a write of the store failed.
     Fence { after_generation: Option<u64> },
+    /// Say in the log how far it is synced: behind the last group nobody else does.
+    NoteSynced,
     /// Panic, for a drill.
     Crash,
 }
@@ -89,6 +95,10 @@ pub struct WriterState {
     fencing: Option<Fencing>,
     next_seq: Seq,
     last_group_hooks: usize,
+    /// What the log says was synced, at least.
+    noted: Seq,
+    /// A `NoteSynced` is on its way.
+    noting: bool,
 }
 
 pub struct Writer;
@@ -110,6 +120,8 @@ impl Actor for Writer {
             fencing: None,
             next_seq: Seq::FIRST,
             last_group_hooks: 0,
+            noted: Seq(0),
+            noting: false,
         };
         if state.args.ledger.is_clean() {
             let read = state.read_back().await;
@@ -136,6 +148,7 @@ impl Actor for Writer {
             WriterMsg::Commit => state.commit_waiting(&myself).await,
             WriterMsg::ReadBack => state.begin(&myself).await,
             WriterMsg::Fence { after_generation } => state.fence(after_generation, &myself).await,
+            WriterMsg::NoteSynced => state.note_synced(&myself).await,
             WriterMsg::Crash => told_to_crash(),
         }
         Ok(())
@@ -273,6 +286,7 @@ impl WriterState {
             Ok(()) => {
                 self.args.ledger.applied();
                 self.args.syncer.wake();
+                self.note_later(myself);
                 self.args.events.emit(&Event::CommitApplied {
                     hooks: u64::try_from(hooks).unwrap_or(u64::MAX),
                     bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
@@ -283,6 +297,30 @@ impl WriterState {
                 warn!(%error, hooks, "a group was not applied; fencing");
                 self.args.ledger.fail();
                 self.fence(Some(generation), myself).await;
+            }
+        }
+    }
+
+    fn note_later(&mut self, myself: &ActorRef<WriterMsg>) {
+        if !self.noting {
+            self.noting = true;
+            myself.send_after(NOTE_AFTER, || WriterMsg::NoteSynced);
+        }
+    }
+
+    /// Every group says how far the log was synced when it was built, so of the last one nothing does, and were it
+    /// damaged later it would pass for a torn tail. A write without an fsync: a power cut may lose it, rot does not.
+    async fn note_synced(&mut self, myself: &ActorRef<WriterMsg>) {
+        self.noting = false;
+        let synced = self.args.mark.get();
+        if !self.args.ledger.is_clean() {
+            self.note_later(myself);
+        } else if synced > self.noted && self.fencing.is_none() && self.args.store.state().open {
+            let mut note = Ops::default();
+            note.set_synced_through(synced);
+            // No group hangs on it, and the store has been told of the failure.
+            if self.args.store.apply(note.finish(), Lane::Commit).await.is_ok() {
+                self.noted = synced;
             }
         }
     }

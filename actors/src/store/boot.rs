@@ -1,9 +1,11 @@
 //! What is checked between opening the database and letting anybody in.
 
+use super::OpenNotes;
+use super::recount::{self, Recount};
 use crate::model::cf::Cf;
 use crate::model::keys::{META_FORMAT_VERSION, is_sentinel, read_tolerant};
 use crate::model::ops::{Ops, STORE_FORMAT};
-use crate::ports::{Direction, Kv, KvError, Lane, Scan};
+use crate::ports::{Direction, Events, Kv, KvError, Lane, OpenReport, Scan};
 
 /// Why a database that opened is not used. Nothing in it was changed.
 #[derive(Debug, thiserror::Error)]
@@ -18,12 +20,31 @@ pub enum BootError {
     Older(u64),
     #[error("the store holds rows but no readable format stamp; it is not taken as empty")]
     Unstamped,
+    #[error("{0} holds rows and {1} holds none: rows are missing")]
+    FamilyLost(&'static str, &'static str),
     #[error(transparent)]
     Kv(#[from] KvError),
 }
 
+/// What is checked between the open and letting anybody in.
+///
+/// # Errors
+/// The database is not used.
+pub(super) async fn look_around(
+    kv: &dyn Kv,
+    report: OpenReport,
+    events: &dyn Events,
+) -> Result<OpenNotes, BootError> {
+    check_format(kv).await?;
+    check_families(kv).await?;
+    let OpenReport { closed_cleanly, cut } = report;
+    let recount =
+        if closed_cleanly { Recount::NotNeeded } else { recount::recount(kv, events).await? };
+    Ok(OpenNotes { closed_cleanly, cut, recount })
+}
+
 /// Stamps an empty store, accepts one of our format, refuses every other.
-pub(super) async fn check_format(kv: &dyn Kv) -> Result<(), BootError> {
+async fn check_format(kv: &dyn Kv) -> Result<(), BootError> {
     match kv.get(Cf::Default, META_FORMAT_VERSION)? {
         Some(stamp) => match read_tolerant(&stamp) {
             Some(STORE_FORMAT) => Ok(()),
@@ -36,6 +57,18 @@ pub(super) async fn check_format(kv: &dyn Kv) -> Result<(), BootError> {
     }
 }
 
+/// A family that came up empty although another holds rows which stand for rows of it. A hook is deleted with the last
+/// of its obligations, and so are its rows.
+async fn check_families(kv: &dyn Kv) -> Result<(), BootError> {
+    let owed = [(Cf::Hooks, Cf::Index), (Cf::Deliveries, Cf::Index), (Cf::Deliveries, Cf::Hooks)];
+    for (of, needs) in owed {
+        if has_rows(kv, of).await? && !has_rows(kv, needs).await? {
+            return Err(BootError::FamilyLost(of.name(), needs.name()));
+        }
+    }
+    Ok(())
+}
+
 async fn stamp(kv: &dyn Kv) -> Result<(), BootError> {
     let mut ops = Ops::default();
     ops.stamp_format();
@@ -45,17 +78,21 @@ async fn stamp(kv: &dyn Kv) -> Result<(), BootError> {
 
 async fn is_empty(kv: &dyn Kv) -> Result<bool, KvError> {
     for cf in Cf::ALL {
-        let first = Scan {
-            cf,
-            range: Vec::new()..vec![0xff; 64],
-            direction: Direction::Forward,
-            max_rows: 2,
-            max_bytes: usize::MAX,
-        };
-        let rows = kv.scan(first).await?.pairs;
-        if rows.iter().any(|(key, value)| !is_sentinel(cf, key, value)) {
+        if has_rows(kv, cf).await? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+async fn has_rows(kv: &dyn Kv, cf: Cf) -> Result<bool, KvError> {
+    let first = Scan {
+        cf,
+        range: Vec::new()..vec![0xff; 64],
+        direction: Direction::Forward,
+        max_rows: 2,
+        max_bytes: usize::MAX,
+    };
+    let rows = kv.scan(first).await?.pairs;
+    Ok(rows.iter().any(|(key, value)| !is_sentinel(cf, key, value)))
 }

@@ -11,12 +11,12 @@ use ractor::rpc::CallResult;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use super::StoreMsg;
 use super::room::RoomLimits;
+use super::{Recount, StoreMsg};
 use crate::model::batch::Batch;
 use crate::model::cf::Cf;
 use crate::model::failure::FailureClass;
-use crate::ports::{DiskRoom, Kv, KvError, Lane, Page, Scan, StoreStats};
+use crate::ports::{DiskRoom, Kv, KvError, Lane, Page, Scan, StoreCut, StoreStats, Verified};
 use crate::supervision::Slot;
 
 /// What anyone may know of the store without asking it.
@@ -77,6 +77,16 @@ impl StoreState {
     }
 }
 
+/// What the last open found, for whoever asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenNotes {
+    /// The store had been closed cleanly before.
+    pub closed_cleanly: bool,
+    /// What was last cut off the end of its log; later opens that cut nothing leave it standing.
+    pub cut: Option<StoreCut>,
+    pub recount: Recount,
+}
+
 /// Tells the closer that it was the last to hold the database.
 struct Token(Option<oneshot::Sender<()>>);
 
@@ -128,6 +138,7 @@ struct Opened {
 /// Made by the tree; outlives every incarnation of the Store.
 pub(super) struct Door {
     opened: Mutex<Option<Opened>>,
+    notes: Mutex<OpenNotes>,
     state: watch::Sender<StoreState>,
 }
 
@@ -137,7 +148,11 @@ impl Door {
     }
 
     /// Lets callers in to a freshly opened database.
-    pub(super) fn put(&self, kv: Box<dyn Kv>) {
+    pub(super) fn put(&self, kv: Box<dyn Kv>, notes: OpenNotes) {
+        let mut last = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let cut = notes.cut.or_else(|| last.cut.take());
+        *last = OpenNotes { cut, ..notes };
+        drop(last);
         let (sender, gone) = oneshot::channel();
         let token = Arc::new(Token(Some(sender)));
         // Both under one lock: a lease never carries the generation of another database.
@@ -220,7 +235,11 @@ pub struct StoreHandle {
 
 impl Default for StoreHandle {
     fn default() -> Self {
-        let door = Door { opened: Mutex::new(None), state: watch::channel(StoreState::CLOSED).0 };
+        let door = Door {
+            opened: Mutex::new(None),
+            notes: Mutex::default(),
+            state: watch::channel(StoreState::CLOSED).0,
+        };
         Self { door: Arc::new(door), slot: Slot::default() }
     }
 }
@@ -232,6 +251,10 @@ impl StoreHandle {
 
     pub fn state(&self) -> StoreState {
         self.door.state()
+    }
+
+    pub fn notes(&self) -> OpenNotes {
+        self.door.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Borrows the database for one call. Keep it short: a reopen waits for it.
@@ -293,6 +316,11 @@ impl StoreHandle {
 
     pub async fn stats(&self) -> Result<StoreStats, KvError> {
         self.lease()?.kv().stats().await
+    }
+
+    /// Reads rows only to see whether they can be read: [`crate::ports::Kv::verify`].
+    pub async fn verify(&self, cf: Cf, from: Vec<u8>, max_bytes: u64) -> Result<Verified, KvError> {
+        self.lease()?.kv().verify(cf, from, max_bytes).await
     }
 
     /// A probe found the store so slow that it counts as failing. A reopen would have to wait for the same disk.

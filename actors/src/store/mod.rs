@@ -12,7 +12,9 @@
 mod boot;
 mod config;
 mod handle;
+mod not_open;
 pub mod ready;
+mod recount;
 mod reopen;
 mod room;
 mod state;
@@ -23,7 +25,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 pub use boot::BootError;
 pub use config::StoreConfig;
-pub use handle::{Lease, StoreFailure, StoreHandle, StoreState};
+pub use handle::{Lease, OpenNotes, StoreFailure, StoreHandle, StoreState};
+pub use recount::{RECOUNT_ROWS_MAX, Recount};
 pub use reopen::{PROBE_RETRY, ReopenPlan};
 pub use room::{Recovery, RoomLimits};
 pub use state::{LOOK_EVERY, StoreActorState};

@@ -6,11 +6,12 @@ use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::{Instant, timeout};
 use tracing::{debug, error, info, warn};
 
+use super::not_open::NotOpen;
 use super::reopen::{PROBE_RETRY, ReopenPlan};
 use super::room::{Recovery, RoomLimits};
-use super::{BootError, StoreArgs, StoreMsg, boot};
+use super::{OpenNotes, StoreArgs, StoreMsg, boot};
 use crate::model::failure::FailureClass;
-use crate::ports::{DiskRoom, Event, Kv, KvError, OpenError, ReopenResult};
+use crate::ports::{DiskRoom, Event, Kv, KvError, ReopenResult};
 
 /// How often the disk is looked at: hooks are refused, and taken again, this soon after its room has changed.
 pub const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -38,33 +39,6 @@ pub struct StoreActorState {
     free_at_failure: Option<u64>,
     reserve_retry_at: Option<Instant>,
     told_accepting: bool,
-}
-
-/// Why the database is not open.
-enum NotOpen {
-    Engine(OpenError),
-    Boot(BootError),
-}
-
-impl NotOpen {
-    fn class(&self) -> FailureClass {
-        match self {
-            Self::Engine(error) => error.class,
-            Self::Boot(BootError::Kv(error)) => error.class,
-            Self::Boot(BootError::Newer(_) | BootError::Older(_) | BootError::Unstamped) => {
-                FailureClass::Other
-            }
-        }
-    }
-}
-
-impl From<NotOpen> for ActorProcessingErr {
-    fn from(why: NotOpen) -> Self {
-        match why {
-            NotOpen::Engine(error) => error.into(),
-            NotOpen::Boot(error) => error.into(),
-        }
-    }
 }
 
 impl StoreActorState {
@@ -269,13 +243,13 @@ impl StoreActorState {
 
     async fn open(&mut self) -> Result<(), NotOpen> {
         match self.opened().await {
-            Ok(kv) => {
+            Ok((kv, notes)) => {
                 self.plan.opened();
                 self.free_at_failure = None;
                 // Before anybody is let in: a disk that is still full takes no hook.
                 self.see_room().await;
                 self.judge_room();
-                self.args.handle.door.put(kv);
+                self.args.handle.door.put(kv, notes);
                 Ok(())
             }
             Err(why) => {
@@ -286,12 +260,13 @@ impl StoreActorState {
         }
     }
 
-    async fn opened(&self) -> Result<Box<dyn Kv>, NotOpen> {
-        let kv = self.args.engine.open().await.map_err(NotOpen::Engine)?;
-        match boot::check_format(kv.as_ref()).await {
-            Ok(()) => Ok(kv),
+    async fn opened(&self) -> Result<(Box<dyn Kv>, OpenNotes), NotOpen> {
+        let StoreArgs { engine, events, .. } = &self.args;
+        let kv = engine.open().await.map_err(NotOpen::Engine)?;
+        match boot::look_around(kv.as_ref(), engine.last_open(), events.as_ref()).await {
+            Ok(notes) => Ok((kv, notes)),
             Err(error) => {
-                self.args.engine.close(kv).await;
+                engine.close(kv).await;
                 Err(NotOpen::Boot(error))
             }
         }

@@ -8,7 +8,7 @@ use ankusa_actors::model::batch::Batch;
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::ports::sim::{SimDisk, SimEngine};
 use ankusa_actors::ports::{
-    DiskRoom, Engine, Kv, KvError, Lane, OpenError, Page, Scan, StoreStats,
+    DiskRoom, Engine, Kv, KvError, Lane, OpenError, Page, Scan, StoreStats, Verified,
 };
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
@@ -118,5 +118,9 @@ impl Kv for LateKv {
 
     async fn stats(&self) -> Result<StoreStats, KvError> {
         self.kv.stats().await
+    }
+
+    async fn verify(&self, cf: Cf, from: Vec<u8>, max_bytes: u64) -> Result<Verified, KvError> {
+        self.kv.verify(cf, from, max_bytes).await
     }
 }

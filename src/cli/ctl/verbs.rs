@@ -30,6 +30,12 @@ pub(super) enum Verb {
     Dump,
     #[command(subcommand)]
     Store(StoreVerb),
+    /// How far the background scrub of the store is, and which files it found damaged
+    Scrub {
+        /// Begin a round now, unless one is under way
+        #[arg(long)]
+        now: bool,
+    },
     /// Panic a child of the supervision tree; only with control.allow_crash
     Crash {
         /// Its name, as `ctl tree` shows it
@@ -93,8 +99,12 @@ impl Verb {
             | Self::Metrics
             | Self::Hooks(_)
             | Self::Dlq(DlqVerb::List { .. })
+            | Self::Scrub { now: false }
             | Self::Dump => Method::GET,
-            Self::Store(StoreVerb::Reopen) | Self::Crash { .. } | Self::Stop => Method::POST,
+            Self::Store(StoreVerb::Reopen)
+            | Self::Scrub { now: true }
+            | Self::Crash { .. }
+            | Self::Stop => Method::POST,
         }
     }
 
@@ -118,6 +128,7 @@ impl Verb {
             ),
             Self::Dump => "/v1/dump".to_owned(),
             Self::Store(StoreVerb::Reopen) => "/v1/store/reopen".to_owned(),
+            Self::Scrub { .. } => "/v1/scrub".to_owned(),
             Self::Crash { child } => with_query("/v1/crash", [("child", Some(child.clone()))]),
             Self::Stop => "/v1/stop".to_owned(),
         }
@@ -125,9 +136,12 @@ impl Verb {
 
     pub(super) const fn shape(&self) -> Shape {
         match self {
-            Self::Status | Self::Ready | Self::Store(_) | Self::Crash { .. } | Self::Stop => {
-                Shape::Facts
-            }
+            Self::Status
+            | Self::Ready
+            | Self::Store(_)
+            | Self::Scrub { .. }
+            | Self::Crash { .. }
+            | Self::Stop => Shape::Facts,
             Self::Tree => Shape::Tree,
             Self::Metrics | Self::Dump => Shape::Lines,
             Self::Hooks(_) => Shape::Rows("hooks"),
@@ -145,6 +159,7 @@ impl Verb {
             | Self::Hooks(_)
             | Self::Dlq(_)
             | Self::Dump
+            | Self::Scrub { .. }
             | Self::Crash { .. } => LIMIT,
         }
     }

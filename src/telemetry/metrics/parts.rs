@@ -150,6 +150,10 @@ pub(super) struct StoreSeries {
     reopens: BTreeMap<ReopenResult, Counter>,
     wal_replay: Float,
     pub(super) unavailable: Float,
+    pub(super) counters_repaired: Counter,
+    pub(super) scrub_bytes: Counter,
+    pub(super) scrub_findings: Counter,
+    pub(super) scrub_rounds: Counter,
 }
 
 impl StoreSeries {
@@ -173,6 +177,26 @@ impl StoreSeries {
                 "ankusa_store_unavailable_seconds",
                 "How long the store has been closed; 0 while open",
                 Float::default(),
+            ),
+            counters_repaired: to.add(
+                "ankusa_store_counters_repaired",
+                "Counters that a recount put right after a stop that was not clean",
+                Counter::default(),
+            ),
+            scrub_bytes: to.add(
+                "ankusa_store_scrub_bytes",
+                "Bytes of keys and values that the background scrub has read",
+                Counter::default(),
+            ),
+            scrub_findings: to.add(
+                "ankusa_store_scrub_findings",
+                "Damaged files that the background scrub has met",
+                Counter::default(),
+            ),
+            scrub_rounds: to.add(
+                "ankusa_store_scrub_rounds",
+                "Times the background scrub has read the whole store",
+                Counter::default(),
             ),
         }
     }

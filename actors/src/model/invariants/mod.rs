@@ -20,7 +20,7 @@ mod recount;
 mod rows;
 
 pub use dump::Dump;
-pub use recount::{Counts, recount};
+pub use recount::{Counts, Miscount, named_tenant, recount, row_of};
 
 /// One thing that is not as it must be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::dump::Dump;
 use crate::model::counters::Field;
 use crate::model::ids::TenantOrd;
-use crate::model::keys::{DeliveryKey, DueKind};
+use crate::model::keys::{
+    ClaimedKey, CounterKey, DeadByTenantKey, DedupeKey, DeliveryKey, DueKey, DueKind,
+    LaneMemberKey, LeaseKey,
+};
 
 /// What every counter should say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +21,46 @@ pub struct Counts {
     pub nameless: BTreeSet<String>,
 }
 
+/// A counter that does not say what its rows say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Miscount {
+    pub key: CounterKey,
+    /// `None` where it says no number.
+    pub stored: Option<i64>,
+    pub recounted: i64,
+}
+
 impl Counts {
+    /// Adds the counts of other rows.
+    pub fn add_all(&mut self, other: Self) {
+        for (tenant, counts) in other.counts {
+            for (field, count) in Field::ALL.into_iter().zip(counts) {
+                self.add_to(tenant, field, count);
+            }
+        }
+        self.filed.extend(other.filed);
+        self.nameless.extend(other.nameless);
+    }
+
+    /// The counters of `stored` that are wrong, and those that are missing, in the order of their keys.
+    pub fn miscounts(
+        &self,
+        stored: impl IntoIterator<Item = (CounterKey, Option<i64>)>,
+    ) -> Vec<Miscount> {
+        let mut all: BTreeMap<CounterKey, (Option<i64>, i64)> = BTreeMap::new();
+        for (tenant, counts) in &self.counts {
+            for (field, count) in Field::ALL.into_iter().zip(counts) {
+                all.insert(CounterKey { tenant: *tenant, field }, (Some(0), *count));
+            }
+        }
+        for (key, count) in stored {
+            all.entry(key).or_default().0 = count;
+        }
+        let all =
+            all.into_iter().map(|(key, (stored, recounted))| Miscount { key, stored, recounted });
+        all.filter(|counter| counter.stored != Some(counter.recounted)).collect()
+    }
+
     fn add(&mut self, tenant: TenantOrd, field: Field, by: i64) {
         self.filed.insert(tenant);
         self.add_to(tenant, field, by);
@@ -29,6 +71,27 @@ impl Counts {
         if let Some(count) = self.counts.entry(tenant).or_default().get_mut(field.index()) {
             *count = count.saturating_add(by);
         }
+    }
+}
+
+/// The delivery row that a key of the index family is about, if it is about one. Counts of a part of the index are those
+/// of its keys and of these rows.
+pub fn row_of(index_key: &[u8]) -> Option<DeliveryKey> {
+    match *index_key.first()? {
+        DueKey::TAG => Some(DueKey::decode(index_key)?.row()),
+        ClaimedKey::TAG => Some(ClaimedKey::decode(index_key)?.row()),
+        LaneMemberKey::TAG => Some(LaneMemberKey::decode(index_key)?.row()),
+        DeadByTenantKey::TAG => Some(DeadByTenantKey::decode(index_key)?.dead().row()),
+        _other => None,
+    }
+}
+
+/// The tenant that a key of the index family names, if it names one.
+pub fn named_tenant(index_key: &[u8]) -> Option<&str> {
+    match *index_key.first()? {
+        DedupeKey::TAG => DedupeKey::decode(index_key).map(|key| key.tenant()),
+        LeaseKey::TAG => LeaseKey::decode(index_key).map(|key| key.tenant),
+        _other => None,
     }
 }
 

@@ -8,8 +8,10 @@ use async_trait::async_trait;
 use super::disk::{Family, SimDisk};
 use crate::model::batch::Batch;
 use crate::model::cf::Cf;
+use crate::model::failure::FailureClass;
 use crate::ports::{
-    Direction, DiskRoom, Engine, Kv, KvError, Lane, OpenError, Page, Scan, StoreStats,
+    Damaged, Direction, DiskRoom, Engine, Kv, KvError, Lane, OpenError, Page, Scan, StoreStats,
+    Verified,
 };
 
 /// Opens databases on one disk.
@@ -90,6 +92,29 @@ impl Kv for SimKv {
     async fn scan(&self, scan: Scan) -> Result<Page, KvError> {
         self.disk.pass_read().await;
         self.disk.read(self.open, "scan", |image| page(image.family(scan.cf), &scan))
+    }
+
+    async fn verify(&self, cf: Cf, from: Vec<u8>, max_bytes: u64) -> Result<Verified, KvError> {
+        self.disk.pass_read().await;
+        let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
+        let (range, direction) = (from.clone()..vec![0xff; 64], Direction::Forward);
+        let scan = Scan { cf, range, direction, max_rows: usize::MAX, max_bytes };
+        match self.disk.read(self.open, "verify", |image| page(image.family(cf), &scan)) {
+            Ok(Page { pairs, more }) => {
+                let len = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
+                let bytes = pairs.iter().map(|(key, value)| len(key.len() + value.len())).sum();
+                let last = pairs.last().filter(|_| more);
+                let next = last.map(|(key, _)| [key.as_slice(), &[0]].concat());
+                Ok(Verified { rows: len(pairs.len()), bytes, next, damage: None })
+            }
+            // The rest of the family is in the damaged file.
+            Err(error) if error.class == FailureClass::Corruption => {
+                let file = Some(format!("{}.sst", cf.name()));
+                let damage = Some(Damaged { file, detail: error.detail });
+                Ok(Verified { damage, ..Verified::default() })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn stats(&self) -> Result<StoreStats, KvError> {

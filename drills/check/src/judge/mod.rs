@@ -26,6 +26,8 @@ pub enum Invariant {
     SeqsAreNeverReused,
     /// I7: every row has its index keys and its hook, and every index key its row.
     RowsFitTogether,
+    /// I11: the node does not die or hang, but for what a drill does to it.
+    NeverDiesOrHangs,
     /// I14: bodies are, byte for byte, what clients sent.
     BytesAreKept,
 }
@@ -41,6 +43,7 @@ impl Invariant {
             Self::CountersAreCounts => "I4",
             Self::SeqsAreNeverReused => "I5",
             Self::RowsFitTogether => "I7",
+            Self::NeverDiesOrHangs => "I11",
             Self::BytesAreKept => "I14",
         }
     }
