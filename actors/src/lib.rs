@@ -11,6 +11,7 @@ pub mod node;
 pub mod ports;
 pub mod queue;
 pub mod sources;
+pub mod steady;
 pub mod store;
 pub mod supervision;
 pub mod tree;

@@ -16,6 +16,7 @@ use crate::queue::{
     BatcherConfig, BatcherHandle, Ledger, SyncedMark, SyncerHandle, TenantsConfig, WriterHandle,
 };
 use crate::sources::Sources;
+use crate::steady::SteadyClock;
 use crate::store::ready::Readiness;
 use crate::store::{StoreConfig, StoreHandle};
 use crate::supervision::{Board, Supervisor, SupervisorMsg};
@@ -101,7 +102,8 @@ impl Node {
     ) -> Result<Self, ActorProcessingErr> {
         let (stopping, stopping_seen) = watch::channel(false);
         let handles = handles(&ports, &settings, sources, stopping_seen);
-        let tree = Tree { ports, settings, handles: handles.clone(), front };
+        let steady = Arc::new(SteadyClock::over(Arc::clone(&ports.clock)));
+        let tree = Tree { ports, steady, settings, handles: handles.clone(), front };
         let (root, task) =
             Actor::spawn(None, Supervisor, tree.node()).await.map_err(|error| match error {
                 SpawnErr::StartupFailed(why) => why,

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use crate::dispatch::{Dispatch, DispatchArgs};
 use crate::node::{Handles, NodeSettings, Ports};
+use crate::ports::Clock;
 use crate::queue::batcher::{Batcher, BatcherArgs};
 use crate::queue::syncer::{Syncer, SyncerArgs};
 use crate::queue::writer::{Writer, WriterArgs};
@@ -65,6 +66,8 @@ pub type MakeFront = Arc<dyn Fn(&Handles) -> Front + Send + Sync>;
 #[derive(Clone)]
 pub(crate) struct Tree {
     pub(crate) ports: Ports,
+    /// What the Writer and dispatch stamp rows by.
+    pub(crate) steady: Arc<dyn Clock>,
     pub(crate) settings: NodeSettings,
     pub(crate) handles: Handles,
     pub(crate) front: MakeFront,
@@ -191,7 +194,7 @@ impl Tree {
             tenants: self.settings.tenants.clone(),
             store_config: self.settings.store.clone(),
             archive: self.settings.roles.storage,
-            clock: Arc::clone(&self.ports.clock),
+            clock: Arc::clone(&self.steady),
             events: Arc::clone(&self.ports.events),
             store: self.handles.store.clone(),
             ledger: self.handles.ledger.clone(),
@@ -211,7 +214,7 @@ impl Tree {
         let args = DispatchArgs {
             config,
             instance: self.settings.instance.clone(),
-            clock: Arc::clone(&self.ports.clock),
+            clock: Arc::clone(&self.steady),
             entropy: Arc::clone(&self.ports.entropy),
             events: Arc::clone(&self.ports.events),
             store: self.handles.store.clone(),

@@ -6,6 +6,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ankusa_actors::model::batch::Batch;
 use ankusa_actors::model::failure::FailureClass;
 use ankusa_actors::node::Node;
 use ankusa_actors::ports::Lane;
@@ -73,16 +74,14 @@ async fn a_failed_write_of_any_process_is_told_to_the_store_which_is_reopened() 
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_fence_is_told_to_the_store_and_made_again_after_another_reopen() {
-    for op in [SimOp::Apply, SimOp::Sync] {
+    let refuse = |op| Fault::refuse(op, FailureClass::NoSpace);
+    // The first fsync after the one that failed is the fence's, and so is the second batch of the commit lane.
+    for fault in [refuse(SimOp::Sync), refuse(SimOp::Apply).after(1).on(Lane::Commit)] {
         let bench = Bench::default();
         let node = bench.start().await;
         bench.acked(&node, "acme", "before").await;
         bench.disk.fail(Fault::sync_landed(FailureClass::IoError));
-        // The first of its kind after the fsync that failed is the fence's.
-        bench.disk.fail(match op {
-            SimOp::Sync => Fault::refuse(op, FailureClass::NoSpace),
-            _apply => Fault::refuse(op, FailureClass::NoSpace).after(1).on(Lane::Commit),
-        });
+        bench.disk.fail(fault);
         let began = Instant::now();
         assert_eq!(bench.send(&node, bench.hook("acme", "fenced")).await, UNAVAILABLE);
         assert!(began.elapsed() >= Duration::from_secs(5), "one reopen in five seconds");
@@ -105,6 +104,25 @@ async fn a_readiness_probe_that_hangs_counts_as_a_failed_write_and_reopens_nothi
     assert_eq!((last.class, last.op), (FailureClass::Timeout, "probe"));
     secs(120).await;
     assert_eq!(node.handles().store.state().generation, 1);
+}
+
+/// RocksDB answers what is written to a file after a failure with an error that does not say why it failed.
+#[tokio::test(start_paused = true)]
+async fn a_failing_store_goes_by_what_failed_first() {
+    let bench = Bench::default();
+    let node = bench.start().await;
+    let store = node.handles().store.clone();
+    bench.disk.fail(Fault::refuse(SimOp::Probe, FailureClass::NoSpace).until_healed());
+    for class in [FailureClass::NoSpace, FailureClass::IoError] {
+        bench.disk.fail(Fault::refuse(SimOp::Apply, class));
+        store.apply(Batch::default(), Lane::Background).await.unwrap_err();
+        millis(1).await;
+        assert_eq!(store.state().failing, Some(FailureClass::NoSpace));
+    }
+    assert_eq!(reported(&bench), ["NoSpace", "IoError"]);
+    bench.disk.heal();
+    secs(10).await;
+    assert_eq!(store.state().failing, None);
 }
 
 /// The fsync has written the hook and lost a page behind it: what is appended to that log later does not come back after

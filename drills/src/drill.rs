@@ -246,6 +246,22 @@ impl Report {
         }
     }
 
+    /// Adds something that must not happen, by the number of the invariant it violates.
+    pub fn violated_as(&mut self, invariant: &'static str, finding: String) {
+        *self.invariants_violated.entry(invariant).or_default() += 1;
+        self.violated_by(format!("{invariant}: {finding}"));
+    }
+
+    /// Takes over what another report found.
+    pub fn take(&mut self, other: Self) {
+        for (invariant, violations) in other.invariants_violated {
+            *self.invariants_violated.entry(invariant).or_default() += violations;
+        }
+        let untold = other.violations_total - other.violations.len();
+        other.violations.into_iter().for_each(|finding| self.violated_by(finding));
+        self.violations_total += untold;
+    }
+
     /// Adds something that must not happen and that is no invariant of a store: a node that does not start, say.
     pub fn violated_by(&mut self, finding: String) {
         self.verdict = Verdict::Violated;
@@ -334,6 +350,26 @@ mod tests {
         assert_eq!(report.violations_total, 5);
         assert_eq!(report.invariants_violated, BTreeMap::from([("I1", 3), ("I4", 1)]));
         assert_eq!(report.verdict, Verdict::Violated);
+    }
+
+    #[test]
+    fn a_form_is_told_as_the_arguments_of_a_run() {
+        assert_eq!(Form::DEFAULT.to_string(), "");
+        let form = Form { cycles: Some(3), ..Form::stride(4) };
+        assert_eq!(form.to_string(), "--cycles 3 --stride 4");
+        assert_eq!(Form::seconds(9).options().lasting, Some(Duration::from_secs(9)));
+    }
+
+    #[test]
+    fn a_report_takes_over_what_another_found() {
+        let (mut all, mut one) = (Report::new("a drill", 7), Report::new("a drill", 7));
+        all.violated_as("I11", "it died".to_owned());
+        (0..30).for_each(|n| one.violated_as("I12", n.to_string()));
+        all.take(one);
+        assert_eq!(all.invariants_violated, BTreeMap::from([("I11", 1), ("I12", 30)]));
+        assert_eq!((all.violations_total, all.violations.len()), (31, VIOLATIONS_TOLD));
+        assert_eq!(all.violations[..2], ["I11: it died", "I12: 0"]);
+        assert_eq!(all.verdict, Verdict::Violated);
     }
 
     #[test]

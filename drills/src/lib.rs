@@ -13,6 +13,7 @@
 //! | [`kill9`] | SIGKILL at random moments under load, on one store |
 //! | [`recorded`] | one recording, cut at every operation: what the next three share |
 //! | [`cut_every_op`], [`cut_reorder`], [`kill9_every_op`] | power cuts, power cuts with reordered pages, kills |
+//! | [`crash_loop`] | crashes during recovery, several deep |
 //! | [`crash_tree`] | every child of the supervision tree panics, in turn and at random |
 //! | [`drain`] | SIGTERM under load, once and twice |
 //! | [`pause`] | SIGSTOP and SIGCONT under load |
@@ -26,6 +27,7 @@
 //! | [`keeper`] | mounts that nobody else sees and that are gone with the drill |
 //! | [`stage`] | what those share: one store, its clients and sink, and the judge |
 //! | [`faults`], [`watch`] | faults of a disk that are switched at run time; what `/ready` says meanwhile |
+//! | [`nth`] | the Nth fsync, write or read fails, for every N |
 //! | [`node`] | a node process: configuration, start, kill, dump |
 //! | [`load`], [`worker`], [`journal`] | clients, the sink, and what both write down |
 //! | [`reader`] | a store's rows, read from its files without the node |
@@ -36,6 +38,7 @@ pub mod canary;
 pub mod ci;
 pub mod clock;
 pub mod control;
+pub mod crash_loop;
 pub mod crash_tree;
 pub mod cut_every_op;
 pub mod cut_ext4;
@@ -55,6 +58,7 @@ pub mod kill9;
 pub mod kill9_every_op;
 pub mod load;
 pub mod node;
+pub mod nth;
 pub mod pause;
 pub mod reader;
 pub mod recorded;

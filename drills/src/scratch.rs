@@ -65,6 +65,14 @@ impl Scratch {
         Ok(path)
     }
 
+    /// A directory of its own below this one, removed when the room is dropped.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn room(&self) -> Result<Self, CannotInject> {
+        Self::below(self.path.clone())
+    }
+
     /// Removes the directory, unless the drill found something and somebody wants to look at it: then the report says
     /// where it is.
     pub fn keep_evidence(self, options: &DrillOptions, report: &mut Report) {

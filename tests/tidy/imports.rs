@@ -10,7 +10,7 @@ const RULE: &str = "imports";
 const ROOMS: [&str; 9] =
     ["store", "queue", "edge", "dispatch", "archive", "claims", "backup", "intake", "upkeep"];
 /// What every room may use: data, traits and machinery, and no process.
-const COMMON: [&str; 4] = ["model", "ports", "supervision", "sources"];
+const COMMON: [&str; 5] = ["model", "ports", "supervision", "sources", "steady"];
 /// The only places that know all processes.
 const ASSEMBLY: [&str; 4] = ["tree", "node", "admin", ""];
 /// What touches the world: each knows nothing but its port.
@@ -74,7 +74,7 @@ pub(crate) fn rooms_of_actors_keep_to_their_imports(sources: &[Source]) -> Vec<F
         }
         let own =
             paths(source, "actors/src/").into_iter().filter(|path| path.segment(0) == "crate");
-        if ["ports", "sources"].contains(&room.as_str()) {
+        if ["ports", "sources", "steady"].contains(&room.as_str()) {
             let strangers =
                 own.filter(|path| ![&*room, "ports", "model"].contains(&path.segment(1)));
             let why = format!("{room} imports only model and ports");

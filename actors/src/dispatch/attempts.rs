@@ -16,13 +16,12 @@ use super::DispatchMsg;
 use super::breaker::Answer;
 use super::outcomes::BATCH;
 use super::queues::{Parked, Queues, Started};
-use super::steady::SteadyClock;
 use super::targets::Target;
 use crate::model::delivery::DeliveryRow;
 use crate::model::envelope::Envelope;
 use crate::model::forward;
 use crate::model::ops::Claimed;
-use crate::ports::{Delivery, DeliveryResult, Event, Events, Outcome};
+use crate::ports::{Clock, Delivery, DeliveryResult, Event, Events, Outcome};
 
 /// A claimed row, ready to be attempted.
 pub(super) struct Job {
@@ -95,7 +94,7 @@ pub(super) struct Counts {
 pub(super) struct AttemptsArgs {
     pub(super) queues: Queues<usize, Job>,
     pub(super) attempt_timeout: Duration,
-    pub(super) clock: Arc<SteadyClock>,
+    pub(super) clock: Arc<dyn Clock>,
     pub(super) events: Arc<dyn Events>,
     /// Whom to wake.
     pub(super) owner: ActorRef<DispatchMsg>,
@@ -113,7 +112,7 @@ struct Inner {
 struct Shared {
     inner: Mutex<Inner>,
     attempt_timeout: Duration,
-    clock: Arc<SteadyClock>,
+    clock: Arc<dyn Clock>,
     events: Arc<dyn Events>,
     owner: ActorRef<DispatchMsg>,
 }

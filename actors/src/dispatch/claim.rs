@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::DispatchConfig;
 use super::attempts::Attempts;
+use super::canary;
 use super::due::{Due, Share, TenantScan, Until};
 use super::held::{Amount, Held};
 use super::load::{Claimable, Claiming, load};
@@ -268,6 +269,7 @@ async fn claim_rows(
         claiming.claim(loaded, &mut ops, &mut claimable);
     }
     writing.apply(ops.finish()).await?;
+    canary::before_send(writing, &claimable).await?;
     for job in claimable.jobs.drain(..) {
         held.insert(&job.claimed);
         attempts.push(job);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::retry::RetryPolicy;
+use crate::model::retry::{RETRY_AFTER_MAX_MS, RetryPolicy};
 
 /// Section `dispatch`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +45,13 @@ impl Default for DispatchConfig {
             breaker_max_open_ms: 300_000,
             retry: RetryConfig::default(),
         }
+    }
+}
+
+impl DispatchConfig {
+    /// The longest a row can be made to wait, in milliseconds: by its backoff, its receiver, or the breaker of its sink.
+    pub(super) fn longest_wait_ms(&self) -> u64 {
+        self.retry.max_ms.max(self.breaker_max_open_ms).max(RETRY_AFTER_MAX_MS)
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::canary;
 use super::held::Held;
 use super::outcomes::{BATCH, Change, Settled};
 use super::reclaim::{Cleared, Owed};
@@ -75,7 +76,7 @@ impl Outcomes {
         let count = self.settled.len().min(BATCH);
         let mut ops = Ops::with_capacity(count * 6 + 16, count * 256 + 1_024);
         let (mut going, mut new) = (BTreeSet::<DeliveryKey>::new(), Cleared::new());
-        for settled in self.settled.iter().take(count) {
+        for settled in self.settled.iter().take(count).filter(|_| !canary::deletes_before_send()) {
             settled.write(&mut ops);
             if settled.change == Change::Delivered {
                 let marker = ops.delivered(&settled.claimed);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::attempts::{Attempts, Job};
+use super::canary;
 use super::due::Due;
 use super::outcomes::{Change, DeadLetter, Rules, cut};
 use super::targets::Targets;
@@ -37,7 +38,8 @@ pub(super) async fn load(store: &StoreHandle, dues: Vec<Due>) -> Result<Vec<Load
     let hook_keys = hooks.keys().map(|seq| HookKey(*seq).encode().to_vec()).collect();
     let (rows, values) =
         tokio::join!(store.multi_get(Cf::Deliveries, rows), store.multi_get(Cf::Hooks, hook_keys));
-    for (hook, value) in hooks.values_mut().zip(values?) {
+    let values = canary::misses(values, hooks.len())?;
+    for (hook, value) in hooks.values_mut().zip(values) {
         *hook = value.map(|value| Envelope::decode_shared(&Bytes::from(value)).map(Arc::new));
     }
     let hook = |due: &Due| hooks.get(&due.key.seq).cloned().flatten();

@@ -10,6 +10,7 @@
 
 mod attempts;
 mod breaker;
+mod canary;
 mod claim;
 mod config;
 pub mod dlq;
@@ -25,7 +26,6 @@ mod queues;
 mod reclaim;
 mod recover;
 mod state;
-mod steady;
 mod targets;
 mod writing;
 
@@ -66,6 +66,7 @@ pub struct DispatchArgs {
     pub config: DispatchConfig,
     /// Which node this is, for the logs.
     pub instance: String,
+    /// What rows are claimed and stamped by; must not go back.
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     pub events: Arc<dyn Events>,

@@ -9,7 +9,7 @@ use crate::model::counters::Field;
 use crate::model::delivery::DeliveryRow;
 use crate::model::ids::TenantOrd;
 use crate::model::keys::{
-    ClaimedKey, CounterKey, DueKey, DueKind, SizeValue, TenantKey, is_sentinel,
+    ActiveKey, ClaimedKey, CounterKey, DueKey, DueKind, DueValue, SizeValue, TenantKey, is_sentinel,
 };
 use crate::model::ops::{Claimed, Ops};
 use crate::ports::KvError;
@@ -70,6 +70,57 @@ async fn recover_chunk(
     }
     writing.apply(ops.finish()).await?;
     Ok(orphans.len())
+}
+
+/// Makes every row due now that is due after `horizon_ms`, later than any wait could have made it: it was stamped by a
+/// clock that has been set back since, and would wait until the date has come round again. Answers how many.
+pub(super) async fn pull_back(
+    writing: &mut Writing,
+    now_ms: u64,
+    horizon_ms: u64,
+) -> Result<usize, KvError> {
+    let mut range = ActiveKey::after(horizon_ms / 1_000);
+    let mut pulled = 0;
+    loop {
+        let page = writing.store().scan(scan(Cf::Index, range.clone(), CHUNK)).await?;
+        for marker in page.pairs.iter().filter_map(|(key, _)| ActiveKey::decode(key)) {
+            pulled += pull_second(writing, marker, now_ms).await?;
+        }
+        match page.pairs.last() {
+            Some((last, _)) if page.more => range.start = after(last),
+            Some(_) | None => return Ok(pulled),
+        }
+    }
+}
+
+/// The rows of one marker, and then the marker: only dispatch makes rows due later than now, so none can slip in.
+async fn pull_second(
+    writing: &mut Writing,
+    marker: ActiveKey,
+    now_ms: u64,
+) -> Result<usize, KvError> {
+    let from_ms = marker.second.saturating_mul(1_000);
+    let mut range = DueKey::due_between(marker.tenant, from_ms, from_ms.saturating_add(999));
+    let mut pulled = 0;
+    loop {
+        let page = writing.store().scan(scan(Cf::Index, range.clone(), CHUNK)).await?;
+        let mut ops = Ops::default();
+        for (key, value) in &page.pairs {
+            if let (Some(key), Some(value)) = (DueKey::decode(key), DueValue::decode(value)) {
+                ops.move_due(&key, value, now_ms);
+                pulled += 1;
+            }
+        }
+        let next = page.pairs.last().filter(|_| page.more).map(|(last, _)| after(last));
+        if next.is_none() {
+            ops.unmark_active(marker);
+        }
+        writing.apply(ops.finish()).await?;
+        match next {
+            Some(next) => range.start = next,
+            None => return Ok(pulled),
+        }
+    }
 }
 
 /// Gives every tenant with something due the marker of its first due row back.

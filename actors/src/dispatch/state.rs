@@ -16,13 +16,12 @@ use super::held::Held;
 use super::outcomes::{Change, DeadLetter, Rules, Settled};
 use super::queues::{Limits, Queues};
 use super::reclaim::Sweep;
-use super::recover::{recover_claims, restore_markers};
-use super::steady::SteadyClock;
+use super::recover::{pull_back, recover_claims, restore_markers};
 use super::targets::Targets;
 use super::writing::Writing;
 use super::{DispatchArgs, DispatchMsg, DispatchSnapshot};
 use crate::model::retry::RetryPolicy;
-use crate::ports::KvError;
+use crate::ports::{Clock, KvError};
 
 /// Between two looks at what no message tells: clocks that were set, a store that is open again, markers left over.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
@@ -62,7 +61,7 @@ enum Worked {
 pub struct DispatchState {
     args: DispatchArgs,
     myself: ActorRef<DispatchMsg>,
-    clock: Arc<SteadyClock>,
+    clock: Arc<dyn Clock>,
     targets: Targets,
     rules: Rules,
     attempts: Attempts,
@@ -94,7 +93,7 @@ pub struct DispatchState {
 impl DispatchState {
     pub(super) fn new(args: DispatchArgs, myself: ActorRef<DispatchMsg>) -> Self {
         let config = &args.config;
-        let clock = Arc::new(SteadyClock::new(Arc::clone(&args.clock)));
+        let clock = Arc::clone(&args.clock);
         let limits = Limits {
             total: config.concurrency.max(1),
             per_key: config.sink_concurrency.unwrap_or(config.concurrency).max(1),
@@ -217,6 +216,14 @@ impl DispatchState {
         }
         if !self.started {
             restore_markers(&mut self.writing).await?;
+            let horizon_ms = now_ms.saturating_add(self.args.config.longest_wait_ms());
+            let pulled = pull_back(&mut self.writing, now_ms, horizon_ms).await?;
+            if pulled > 0 {
+                warn!(
+                    pulled,
+                    "rows were due later than they can be: the clock was set back; due now"
+                );
+            }
             self.started = true;
         }
         self.writing.settled();

@@ -98,6 +98,14 @@ impl Batch {
         start..self.arena.len()
     }
 
+    /// For the broken build a drill must catch: the hooks in a batch of their own, before everything else.
+    pub(crate) fn split_off_hooks(self) -> [Self; 2] {
+        let is_hook = |op: &Op| matches!(op, Op::Put { cf: Cf::Hooks, .. });
+        let (hooks, others) = self.ops.into_iter().partition(is_hook);
+        let half = |ops| Self { arena: self.arena.clone(), ops, shared_bytes: self.shared_bytes };
+        [half(hooks), half(others)]
+    }
+
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }

@@ -4,6 +4,7 @@
 //! never in part: what is there is deleted with everything it counted, in a synced batch, and only then is anybody told.
 //! The rows themselves say what to delete, so the same code serves a Writer that knows nothing of its predecessor.
 
+use super::canary;
 use crate::model::cf::Cf;
 use crate::model::delivery::DeliveryRow;
 use crate::model::envelope::Envelope;
@@ -33,7 +34,8 @@ pub(super) fn wait_for_reopen(
     after_generation: Option<u64>,
 ) -> Result<(), KvError> {
     let state = store.state();
-    let reopened = after_generation.is_none_or(|failed| state.generation > failed);
+    let reopened = after_generation.is_none_or(|failed| state.generation > failed)
+        || cfg!(feature = "canary-no-reopen-after-eio");
     if reopened && state.open && state.failing.is_none() {
         return Ok(());
     }
@@ -57,7 +59,7 @@ pub(super) async fn delete(
     for &(first, last) in spans {
         while delete_chunk(store, first, last).await? {}
     }
-    store.sync().await
+    canary::sync_fence(store).await
 }
 
 /// True when there may be more.

@@ -145,6 +145,17 @@ impl Ledger {
         count
     }
 
+    /// For the broken build a drill must catch: refuses what is fenced before anything of it is deleted.
+    pub(super) fn refuse_unfenced(&self) {
+        let callers: Vec<Caller> = {
+            let mut groups = self.groups();
+            groups.fenced.iter_mut().flat_map(|group| std::mem::take(&mut group.callers)).collect()
+        };
+        for caller in callers {
+            caller.reply.send(CommitAnswer::Refused(Refusal::StoreUnavailable));
+        }
+    }
+
     /// Whether a new hook may be queued behind what is here.
     ///
     /// # Errors

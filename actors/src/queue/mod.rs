@@ -2,6 +2,7 @@
 
 mod admission;
 pub mod batcher;
+mod canary;
 mod config;
 mod fence;
 mod group;

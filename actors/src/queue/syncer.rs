@@ -13,12 +13,12 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
 use tracing::warn;
 
+use super::canary;
 use super::ledger::{Group, Ledger};
 use super::mark::SyncedMark;
 use super::reply::CommitAnswer;
 use super::writer_handle::WriterHandle;
 use crate::dispatch::DispatchHandle;
-use crate::model::ids::Seq;
 use crate::ports::{Event, Events};
 use crate::store::StoreHandle;
 use crate::supervision::{Crash, Doorbell, Slot, told_to_crash};
@@ -113,9 +113,12 @@ impl SyncerState {
         let SyncerArgs { events, store, ledger, mark, writer, dispatch, handle } = &self.args;
         handle.bell.answered();
         while let Some(last) = ledger.syncable() {
-            canary_answers_before_sync(ledger, mark, last);
+            if canary::acks_before_sync() {
+                ledger.take_synced(last).into_iter().for_each(answer);
+                mark.raise(last);
+            }
             let (generation, started) = (store.state().generation, Instant::now());
-            if let Err(error) = store.sync().await {
+            if let Err(error) = canary::heeded(store.sync().await) {
                 warn!(%error, "an fsync failed; every group it covers is fenced");
                 ledger.fail();
                 writer.fence(generation);
@@ -137,13 +140,5 @@ impl SyncerState {
 fn answer(group: Group) {
     for caller in group.callers {
         caller.reply.send(CommitAnswer::Committed(caller.seq));
-    }
-}
-
-/// The broken build a drill must catch: it answers before the fsync.
-fn canary_answers_before_sync(ledger: &Ledger, mark: &SyncedMark, last: Seq) {
-    if cfg!(feature = "canary-ack-before-sync") {
-        ledger.take_synced(last).into_iter().for_each(answer);
-        mark.raise(last);
     }
 }

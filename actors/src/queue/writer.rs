@@ -15,6 +15,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
+use super::canary;
 use super::config::{BatcherConfig, TenantsConfig};
 use super::fence;
 use super::group::{Built, GroupPlan};
@@ -279,7 +280,7 @@ impl WriterState {
         }
         let (started, bytes) = (Instant::now(), batch.bytes());
         let generation = self.args.store.state().generation;
-        let applied = self.args.store.apply(batch, Lane::Commit).await;
+        let applied = canary::heeded(canary::apply(&self.args.store, batch).await);
         drop(rooms);
         match applied {
             Ok(()) => {
@@ -362,8 +363,11 @@ impl WriterState {
     async fn try_fence(&mut self, fencing: Fencing) -> Result<(), KvError> {
         // From here on no fsync answers any of them, even one that is under way.
         let spans = self.args.ledger.fence();
+        canary::before_fence(&self.args.ledger);
         fence::wait_for_reopen(&self.args.store, fencing.after_generation)?;
-        fence::delete(&self.args.store, &spans, self.args.mark.get()).await?;
+        if !canary::fences_nothing() {
+            fence::delete(&self.args.store, &spans, self.args.mark.get()).await?;
+        }
         // Ordinals and seqs of a group that was lost are read back as the store has them.
         self.read_back().await
     }
@@ -382,19 +386,4 @@ async fn last_hook(store: &StoreHandle) -> Result<Option<Seq>, KvError> {
         .await?;
     let mut hooks = page.pairs.iter().filter(|(key, value)| !is_sentinel(Cf::Hooks, key, value));
     Ok(hooks.next().and_then(|(key, _)| HookKey::decode(key)).map(|HookKey(seq)| seq))
-}
-
-/// The broken build a drill must catch: it answers before the group is applied.
-mod canary {
-    use super::super::ledger::Group;
-    use super::super::reply::CommitAnswer;
-
-    pub(super) fn before_apply(mut group: Group) -> Group {
-        if cfg!(feature = "canary-ack-before-apply") {
-            for caller in group.callers.drain(..) {
-                caller.reply.send(CommitAnswer::Committed(caller.seq));
-            }
-        }
-        group
-    }
 }

@@ -210,11 +210,12 @@ impl Door {
         self.state.send_modify(|state| state.accepting = accepting);
     }
 
-    /// Before the Store gets to know of it: whoever tries again at once sees that it has to wait for the reopen.
-    fn write_failed(&self, class: FailureClass, op: &'static str, generation: u64) {
+    /// Before the Store gets to know of it: whoever tries again at once sees that it has to wait for the reopen. What
+    /// failed first stays the reason: RocksDB answers later writes to the same file with an error that does not know it.
+    pub(super) fn write_failed(&self, class: FailureClass, op: &'static str, generation: u64) {
         self.state.send_modify(|state| {
             if state.open && state.generation == generation {
-                state.failing = Some(class);
+                state.failing.get_or_insert(class);
                 state.failed(class, op);
             }
         });

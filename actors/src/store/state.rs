@@ -101,10 +101,12 @@ impl StoreActorState {
     ) {
         self.args.events.emit(&Event::StoreWriteFailed { class });
         let state = self.args.handle.state();
-        if generation != state.generation || !state.open {
+        // Broken on purpose, for a drill to catch; never in a release.
+        let never = cfg!(feature = "canary-no-reopen-after-eio");
+        if never || generation != state.generation || !state.open {
             return;
         }
-        self.args.handle.door.failing(class, op);
+        self.args.handle.door.write_failed(class, op, generation);
         self.tell_accepting();
         let since_last = self.last_reopen.map(|at| at.elapsed());
         let wait = ReopenPlan::after_report(&self.args.config, since_last);

@@ -8,7 +8,7 @@ use ankusa_actors::ports::Outcome;
 use ankusa_actors::ports::sim::{Fault, SimOp};
 use ankusa_actors::queue::{CommitAnswer, Refusal};
 
-use crate::world::{World, millis, rest, retry, secs, stop};
+use crate::world::{HTTP, World, millis, rest, retry, secs, stop};
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_is_delivered_once_and_leaves_nothing_behind() {
@@ -160,6 +160,55 @@ async fn a_clock_that_is_set_back_holds_nothing_up() {
     world.send(&node, "two").await;
     millis(100).await;
     assert_eq!(world.probe().attempts(), ["one #1", "two #1"]);
+    stop(node).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_was_scheduled_before_the_clock_was_set_back_comes_in_its_time() {
+    let world = World::new(&[1]);
+    let node = world.start().await;
+    let later = Outcome::RetryAfter { ms: 60_000, reason: "later".to_owned() };
+    world.probe().script.answer([later]);
+    world.send(&node, "one").await;
+    secs(1).await;
+    world.clock.step_ms(-3_600_000);
+    secs(58).await;
+    assert_eq!(world.probe().attempts(), ["one #1"]);
+    secs(2).await;
+    assert_eq!(world.probe().attempts(), ["one #1", "one #2"]);
+    world.is_sound();
+    stop(node).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_of_a_clock_that_was_a_month_ahead_are_due_at_the_next_start() {
+    const MONTH_MS: i64 = 30 * 86_400_000;
+    let world = World::new(&[1]);
+    world.clock.step_ms(MONTH_MS);
+    let node = world.start().await;
+    let later = |ms| Outcome::RetryAfter { ms, reason: "later".to_owned() };
+    world.probe().script.answer([later(3_600_000), later(3_600_000)]);
+    world.send(&node, "one").await;
+    secs(2).await;
+    world.send(&node, "two").await;
+    secs(2).await;
+    stop(node).await;
+    world.clock.step_ms(-MONTH_MS);
+    let world = world.next_life(&[vec![HTTP]]);
+    let node = world.start().await;
+    // What is due within an hour may be meant so.
+    world.probe().script.answer([later(3_500_000)]);
+    secs(5).await;
+    assert_eq!(world.probe().attempts().len(), 2, "{:?}", world.probe().attempts());
+    world.is_sound();
+    stop(node).await;
+    let world = world.next_life(&[vec![HTTP]]);
+    let node = world.start().await;
+    secs(3_400).await;
+    assert_eq!(world.probe().attempts(), [""; 0]);
+    secs(200).await;
+    assert_eq!(world.probe().attempts().len(), 1);
+    world.is_sound();
     stop(node).await;
 }
 

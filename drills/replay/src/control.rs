@@ -2,7 +2,7 @@
 //!
 //! It is an array of little-endian `u64` words. A word that counts down ([`Word::FailSync`], [`Word::FailWrite`],
 //! [`Word::FailRead`], [`Word::FlipRead`]) fires when it goes from 1 to 0: `N` means "the Nth call from now". The
-//! recorder itself counts what it saw in the words from 16 on.
+//! recorder itself counts what it saw in the words from 16 on. From byte 2048 on lies the filter: which paths are meant.
 
 /// Bytes of the page.
 pub const PAGE_BYTES: u64 = 4096;
@@ -33,6 +33,8 @@ pub enum Word {
     Dead = 10,
     /// 1: a fault, once it fired, fires for every later call too.
     Sticky = 11,
+    /// Bytes of the filter. 0: faults are for every path.
+    FilterLength = 12,
     /// What the wall clock is ahead by, in milliseconds: an `i64` in the word's bits.
     WallShiftMs = 15,
     /// Fsyncs seen.
@@ -53,3 +55,10 @@ impl Word {
         (self as u64) * 8
     }
 }
+
+/// Where the filter starts in the page: a part of a path. Faults are for calls on paths that contain it, and only those are
+/// counted down. A path is the one the file was opened under, or either one of a rename.
+pub const FILTER_OFFSET: u64 = 2048;
+
+/// The longest filter, in bytes.
+pub const FILTER_MAX_BYTES: usize = 64;

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ankusa_drills_replay::control::{PAGE_BYTES, Word};
+use ankusa_drills_replay::control::{FILTER_MAX_BYTES, FILTER_OFFSET, PAGE_BYTES, Word};
 use libc::{EIO, c_int};
 
 use crate::raw;
@@ -89,9 +89,30 @@ pub(crate) fn count(what: Word) {
     }
 }
 
-/// Counts a fault down. Answers whether this call is the one to fail.
-pub(crate) fn fires(countdown: Word) -> bool {
+/// Whether faults are for this path.
+fn is_meant(path: &[u8]) -> bool {
+    let Page(base) = page();
+    let length = usize::try_from(value(Word::FilterLength)).unwrap_or(0).min(FILTER_MAX_BYTES);
+    if length == 0 || base.is_null() {
+        return true;
+    }
+    let Ok(first) = usize::try_from(FILTER_OFFSET / 8) else { return true };
+    let mut filter = Vec::with_capacity(FILTER_MAX_BYTES);
+    for word in first..first + FILTER_MAX_BYTES / 8 {
+        // SAFETY: the filter's words end below the page's 512; the page lives for the rest of the process.
+        let word = unsafe { &*base.add(word) }.load(Ordering::Relaxed);
+        filter.extend_from_slice(&word.to_le_bytes());
+    }
+    filter.truncate(length);
+    path.windows(length).any(|part| part == filter)
+}
+
+/// Counts a fault down, if it is for this path. Answers whether this call is the one to fail.
+pub(crate) fn fires(countdown: Word, path: &[u8]) -> bool {
     let Some(word) = word(countdown) else { return false };
+    if word.load(Ordering::Relaxed) == 0 || !is_meant(path) {
+        return false;
+    }
     loop {
         let left = word.load(Ordering::Relaxed);
         if left == 0 {
@@ -107,6 +128,11 @@ pub(crate) fn fires(countdown: Word) -> bool {
             return left == 1;
         }
     }
+}
+
+/// Whether a call that takes no space may fail as well: a full disk still gives space back.
+pub(crate) fn is_full_disk() -> bool {
+    [libc::ENOSPC, libc::EDQUOT].contains(&errno_in(Word::WriteErrno))
 }
 
 /// Whether the disk is dead; if so, errno already says EIO.

@@ -34,7 +34,7 @@ unsafe fn open_hooked(directory: c_int, path: *const c_char, flags: c_int, mode:
     // SAFETY: see above.
     let existed = unsafe { raw::exists(directory, path) };
     let creates = !existed && flags & libc::O_CREAT != 0;
-    if creates && control::fires(Word::FailWrite) {
+    if creates && control::fires(Word::FailWrite, &absolute) {
         raw::set_errno(control::errno_in(Word::WriteErrno));
         return -1;
     }
@@ -56,7 +56,8 @@ unsafe fn open_hooked(directory: c_int, path: *const c_char, flags: c_int, mode:
     if !creates && flags & libc::O_TRUNC != 0 {
         recorder.log(&mut records, Kind::Truncate, number, 0, b"", b"");
     }
-    records.opened(fd, Target::File { number, appends: flags & libc::O_APPEND != 0 });
+    let (appends, path) = (flags & libc::O_APPEND != 0, absolute.into());
+    records.opened(fd, Target::File { number, appends, path });
     fd
 }
 

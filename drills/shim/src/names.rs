@@ -45,7 +45,7 @@ impl Renaming {
         if control::disk_is_dead() {
             return -1;
         }
-        if control::fires(Word::FailWrite) {
+        if self.fails() {
             raw::set_errno(control::errno_in(Word::WriteErrno));
             return -1;
         }
@@ -56,6 +56,16 @@ impl Renaming {
             self.note(&mut records);
         }
         result
+    }
+
+    /// Whether this is the change to fail. What gives space back does not fail on a full disk, and is not counted there.
+    fn fails(&self) -> bool {
+        let frees = matches!(self.kind, Kind::Unlink | Kind::RemoveDir);
+        if frees && control::is_full_disk() {
+            return false;
+        }
+        let paths = [self.first.as_slice(), b" ", self.second.as_slice()].concat();
+        control::fires(Word::FailWrite, &paths)
     }
 
     fn note(&self, records: &mut Records) {

@@ -13,8 +13,15 @@ use crate::raw::{self, Identity};
 /// What an open descriptor stands for.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    File { number: u32, appends: bool },
-    Directory { path: Arc<[u8]> },
+    /// A file, under the path it was opened with.
+    File {
+        number: u32,
+        appends: bool,
+        path: Arc<[u8]>,
+    },
+    Directory {
+        path: Arc<[u8]>,
+    },
     Mark,
 }
 
@@ -30,6 +37,8 @@ struct Open {
 pub(crate) struct Records {
     numbers: HashMap<Vec<u8>, u32>,
     open: HashMap<c_int, Open>,
+    /// The file whose last write was cut short on purpose: the next is the one to fail.
+    torn: Option<c_int>,
     last_number: u32,
     last_token: u64,
     scratch: Vec<u8>,
@@ -162,6 +171,21 @@ impl Records {
 
     pub(crate) fn closed(&mut self, fd: c_int) {
         self.open.remove(&fd);
+        self.mends(fd);
+    }
+
+    /// A write to it was cut short.
+    pub(crate) fn tears(&mut self, fd: c_int) {
+        self.torn = Some(fd);
+    }
+
+    /// Whether its last write was cut short. Asked once, it is not any more.
+    pub(crate) fn mends(&mut self, fd: c_int) -> bool {
+        let torn = self.torn == Some(fd);
+        if torn {
+            self.torn = None;
+        }
+        torn
     }
 
     /// `new` is now another descriptor of what `old` is.

@@ -1,5 +1,7 @@
 //! Hooks that sync, and that set the length of a file.
 
+use std::sync::Arc;
+
 use ankusa_drills_replay::control::Word;
 use ankusa_drills_replay::oplog::Kind;
 use libc::{c_char, c_int, c_uint, off_t};
@@ -13,9 +15,9 @@ fn sync_hooked(fd: c_int, sync: fn(c_int) -> c_int) -> c_int {
     let Some((records, target)) = recorder.tracked(fd) else { return sync(fd) };
     // Others go on writing while a sync runs: that is the point of having a beginning and an end.
     drop(records);
-    let (number, directory) = match target {
-        Target::File { number, .. } => (number, None),
-        Target::Directory { path } => (0, Some(path)),
+    let (number, directory, meant) = match target {
+        Target::File { number, path, .. } => (number, None, path),
+        Target::Directory { path } => (0, Some(Arc::clone(&path)), path),
         Target::Mark => return sync(fd),
     };
     if control::disk_is_dead() {
@@ -29,7 +31,7 @@ fn sync_hooked(fd: c_int, sync: fn(c_int) -> c_int) -> c_int {
     recorder.log(&mut records, Kind::SyncBegin, number, token, path, b"");
     drop(records);
 
-    let fails = control::fires(Word::FailSync);
+    let fails = control::fires(Word::FailSync, &meant);
     let result = match (fails, recorder.skips_syncs) {
         (true, _) => -1,
         (false, true) => 0,
@@ -74,10 +76,15 @@ fn resize_hooked(
     resize: impl FnOnce() -> c_int,
 ) -> c_int {
     let Some(recorder) = recorder() else { return resize() };
-    let Some((mut records, Target::File { number, .. })) = recorder.tracked(fd) else {
+    let Some((mut records, Target::File { number, path, .. })) = recorder.tracked(fd) else {
         return resize();
     };
     if control::disk_is_dead() {
+        return -1;
+    }
+    // Space is taken by fallocate alone: a file is cut to a length for nothing.
+    if kind != Some(Kind::Truncate) && control::fires(Word::FailWrite, &path) {
+        raw::set_errno(control::errno_in(Word::WriteErrno));
         return -1;
     }
     let result = resize();

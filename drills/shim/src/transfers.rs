@@ -31,8 +31,8 @@ unsafe fn write_hooked(
         // SAFETY: the kernel has just read this many bytes from there on the caller's promise.
         unsafe { std::slice::from_raw_parts(buffer.cast::<u8>(), count) }
     };
-    let (number, appends) = match target {
-        Target::File { number, appends } => (number, appends),
+    let (number, appends, path) = match target {
+        Target::File { number, appends, path } => (number, appends, path),
         Target::Directory { .. } => return write(length),
         Target::Mark => {
             let written = write(length);
@@ -46,7 +46,11 @@ unsafe fn write_hooked(
         return -1;
     }
     control::count(Word::SeenWrites);
-    let fails = control::fires(Word::FailWrite);
+    if records.mends(fd) {
+        raw::set_errno(control::errno_in(Word::WriteErrno));
+        return -1;
+    }
+    let fails = control::fires(Word::FailWrite, &path);
     let wanted = if fails {
         usize::try_from(control::value(Word::ShortWrite)).unwrap_or(0).min(length)
     } else {
@@ -65,10 +69,10 @@ unsafe fn write_hooked(
         let start = u64::try_from(start).unwrap_or(0);
         recorder.log(&mut records, Kind::Write, number, start, landed(written), b"");
     }
-    if fails {
+    if fails && written >= 0 {
         // The first bytes landed; the caller's retry of the rest is the call that gets the errno.
         control::set(Word::ShortWrite, 0);
-        control::set(Word::FailWrite, 1);
+        records.tears(fd);
     }
     written
 }
@@ -183,18 +187,20 @@ unsafe fn gather(vector: *const iovec, count: c_int) -> Vec<u8> {
 unsafe fn read_hooked(fd: c_int, buffer: *mut c_void, got: ssize_t) -> ssize_t {
     let Some(length) = usize::try_from(got).ok().filter(|length| *length > 0) else { return got };
     let Some(recorder) = recorder() else { return got };
-    if !control::is_present() || !matches!(recorder.tracked(fd), Some((_, Target::File { .. }))) {
+    if !control::is_present() {
         return got;
     }
+    let Some((records, Target::File { path, .. })) = recorder.tracked(fd) else { return got };
+    drop(records);
     if control::disk_is_dead() {
         return -1;
     }
     control::count(Word::SeenReads);
-    if control::fires(Word::FailRead) {
+    if control::fires(Word::FailRead, &path) {
         raw::set_errno(control::errno_in(Word::ReadErrno));
         return -1;
     }
-    if control::fires(Word::FlipRead) {
+    if control::fires(Word::FlipRead, &path) {
         // SAFETY: half of `length` is below it.
         unsafe { *buffer.cast::<u8>().add(length / 2) ^= 1 }
     }

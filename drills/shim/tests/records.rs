@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ankusa_drills_replay::control::{PAGE_BYTES, Word};
+use ankusa_drills_replay::control::{FILTER_OFFSET, PAGE_BYTES, Word};
 use ankusa_drills_replay::{Disk, NameRule, Op, Policy, Rng, decode};
 
 /// Cargo builds the library of a package beside the tests of the package.
@@ -270,7 +270,62 @@ fn faults_come_when_they_were_asked_for_and_only_what_landed_is_logged() {
         ]
     );
     assert_eq!(session.get(Word::SeenSyncs), 3);
-    assert_eq!(session.get(Word::SeenFaults), 6);
+    assert_eq!(session.get(Word::SeenFaults), 5, "a write that is cut short is one fault");
+}
+
+#[test]
+fn child_meets_faults_of_some_paths() {
+    let Some(scratch) = drilled() else { return };
+    let root = scratch.join("root");
+    let page = OpenOptions::new().read(true).write(true).open(scratch.join("ctl")).unwrap();
+    let set =
+        |word: Word, value: u64| page.write_all_at(&value.to_le_bytes(), word.offset()).unwrap();
+    let full = Some(libc::ENOSPC);
+    let mut other = File::create(root.join("other")).unwrap();
+    let mut meant = File::create(root.join("MANIFEST-1")).unwrap();
+    page.write_all_at(b"MANIFEST-", FILTER_OFFSET).unwrap();
+    set(Word::FilterLength, 9);
+    set(Word::WriteErrno, u64::try_from(libc::ENOSPC).unwrap());
+    set(Word::FailWrite, 2);
+    other.write_all(b"not meant").unwrap();
+    meant.write_all(b"the first").unwrap();
+    other.write_all(b", nor this").unwrap();
+    // Half of a write that is cut short lands, and the rest is refused, whoever writes something else in between.
+    set(Word::ShortWrite, 3);
+    assert_eq!(meant.write(b"second").unwrap(), 3);
+    other.write_all(b" or this").unwrap();
+    assert_eq!(meant.write(b"ond").unwrap_err().raw_os_error(), full);
+    meant.write_all(b"third").unwrap();
+
+    set(Word::FailWrite, 1);
+    set(Word::Sticky, 1);
+    let fails = |result: std::io::Result<()>| result.unwrap_err().raw_os_error() == full;
+    assert!(fails(meant.write_all(b"never")));
+    assert!(fails(meant.write_all(b"ever")));
+    assert!(fails(fs::rename(root.join("other"), root.join("MANIFEST-2"))));
+    fs::rename(root.join("other"), root.join("another")).unwrap();
+    fs::remove_file(root.join("MANIFEST-1")).unwrap();
+}
+
+#[test]
+fn a_filter_says_which_paths_meet_faults_and_a_full_disk_still_removes_files() {
+    let session = Session::new();
+    assert_eq!(
+        session.story("child_meets_faults_of_some_paths"),
+        [
+            "create 1 /other",
+            "create 2 /MANIFEST-1",
+            "write 1 @0 not meant",
+            "write 2 @0 the first",
+            "write 1 @9 , nor this",
+            "write 2 @9 sec",
+            "write 1 @19  or this",
+            "write 2 @12 third",
+            "rename /other /another",
+            "unlink /MANIFEST-1",
+        ]
+    );
+    assert_eq!(session.get(Word::SeenFaults), 4);
 }
 
 #[test]

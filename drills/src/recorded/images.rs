@@ -97,7 +97,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    fn add(&mut self, other: Self) {
+    /// Adds what came of looking at others.
+    pub fn add(&mut self, other: Self) {
         for (policy, images) in other.images {
             *self.images.entry(policy).or_default() += images;
         }

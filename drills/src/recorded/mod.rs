@@ -12,6 +12,7 @@
 //! The recorded node's fsyncs take a while: as long as on a real disk, so that whoever answers before the fsync returns is
 //! caught, on a machine whose fsync costs nothing too.
 
+pub mod fault;
 pub mod images;
 pub mod recorder;
 pub mod restarts;
@@ -114,7 +115,7 @@ impl ImageDrill {
         report.count("cuts", timeline.cuts().len());
         report.count("stride", stride);
         count_images(&mut report, &outcome);
-        tell(&mut report, outcome.findings.into_iter().chain(restarts));
+        tell(&mut report, "", outcome.findings.into_iter().chain(restarts));
         report.elapsed_ms = started.elapsed().as_millis();
         scratch.keep_evidence(options, &mut report);
         Ok(report)
@@ -161,7 +162,8 @@ fn a_minute(outcome: &Outcome, since: Instant) -> u64 {
     images.saturating_mul(60_000) / elapsed_ms.max(1)
 }
 
-fn count_images(report: &mut Report, outcome: &Outcome) {
+/// Adds how many images were looked at.
+pub fn count_images(report: &mut Report, outcome: &Outcome) {
     let unreadable = |finding: &&Finding| matches!(finding.what, What::Unreadable(_));
     report.count("images", outcome.images.values().sum::<u64>());
     report.count("images_by_policy", serde_json::json!(outcome.images));
@@ -170,10 +172,10 @@ fn count_images(report: &mut Report, outcome: &Outcome) {
     report.count("images_unreadable", outcome.findings.iter().filter(unreadable).count());
 }
 
-/// Adds findings to a report.
-pub fn tell(report: &mut Report, findings: impl IntoIterator<Item = Finding>) {
+/// Adds findings to a report, with where they were found.
+pub fn tell(report: &mut Report, place: &str, findings: impl IntoIterator<Item = Finding>) {
     for finding in findings {
-        let place = finding.place();
+        let place = format!("{place}{}", finding.place());
         match finding.what {
             What::Broken(broken) => report.violated(&place, &broken),
             What::Unreadable(error) => report.violated_by(format!("{place}: {error}")),

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use ankusa_drills_replay::control::{PAGE_BYTES, Word};
+use ankusa_drills_replay::control::{FILTER_OFFSET, PAGE_BYTES, Word};
 
 use crate::drill::{CannotInject, OrCannot};
 use crate::scratch::Scratch;
@@ -80,6 +80,32 @@ impl Recorder {
         let page =
             File::options().write(true).open(&self.page).or_cannot("open the control page")?;
         page.write_all_at(&value.to_le_bytes(), word.offset()).or_cannot("write the control page")
+    }
+
+    /// Sets the filter's bytes.
+    pub(super) fn set_filter(&self, filter: &[u8]) -> Result<(), CannotInject> {
+        let page =
+            File::options().write(true).open(&self.page).or_cannot("open the control page")?;
+        page.write_all_at(filter, FILTER_OFFSET).or_cannot("write the control page")
+    }
+
+    /// What a word of the control page holds now: a fault, or what was counted.
+    ///
+    /// # Errors
+    /// When the page cannot be read.
+    pub fn get(&self, word: Word) -> Result<u64, CannotInject> {
+        let page = File::open(&self.page).or_cannot("open the control page")?;
+        let mut value = [0; 8];
+        page.read_exact_at(&mut value, word.offset()).or_cannot("read the control page")?;
+        Ok(u64::from_le_bytes(value))
+    }
+
+    /// What makes a process meet faults, without being recorded.
+    #[must_use]
+    pub fn environment_of_faults(&self) -> Vec<(OsString, OsString)> {
+        let mut environment = self.environment();
+        environment.retain(|(name, _)| name != "DRILL_LOG" && name != "DRILL_MARK");
+        environment
     }
 
     /// The whole log.

@@ -70,6 +70,17 @@ impl Timeline {
         first.map_or(usize::MAX, |(at, _)| *at)
     }
 
+    /// Where in the log hooks were acked again after some had been refused; the end of the log if they were not.
+    #[must_use]
+    pub fn acks_again(&self) -> usize {
+        let refuses =
+            |event: &Event| matches!(event, Event::Answered { outcome: Outcome::Refused, .. });
+        let acks =
+            |event: &Event| matches!(event, Event::Answered { outcome: Outcome::Acked { .. }, .. });
+        let mut events = self.events.iter().skip_while(|(_, event)| !refuses(event));
+        events.find(|(_, event)| acks(event)).map_or(usize::MAX, |(at, _)| *at)
+    }
+
     /// What clients knew at a cut, of all that is in `requests` (see [`Self::unanswered`]). Whatever had not been answered
     /// is unknown.
     #[must_use]
@@ -184,6 +195,7 @@ mod tests {
         let acked = |id: &str| Outcome::Acked { id: id.to_owned() };
         assert_eq!(at(0), [acked("a"), Outcome::Unknown, Outcome::Unknown]);
         assert_eq!(at(1), [acked("a"), Outcome::Refused, acked("c")]);
+        assert_eq!((timeline.first_answer(), timeline.acks_again()), (0, 3));
     }
 
     #[test]

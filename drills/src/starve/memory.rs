@@ -14,11 +14,11 @@ use crate::stage::Stage;
 /// Address space the node may still take.
 const LEFT_BYTES: u64 = 4 << 20;
 
-/// What its control group may have: less than it uses.
-const GROUP_BYTES: u64 = 24 << 20;
+/// What its control group may have, in MiB: the first of these that the kernel can shrink it to.
+const GROUP_MIB: [u64; 7] = [16, 24, 32, 48, 64, 96, 128];
 
 /// Longest wait for the kernel to notice that a group has too much.
-const KILLED_WITHIN: Duration = Duration::from_secs(20);
+const KILLED_WITHIN: Duration = Duration::from_secs(6);
 
 /// No address space: allocations and new threads fail.
 pub(super) async fn no_address_space(stage: &mut Stage) -> Result<(), CannotInject> {
@@ -110,9 +110,11 @@ impl Group {
         let _ = write("memory.move_charge_at_immigrate", "3".to_owned());
         let pid = node.pid()?.as_raw_nonzero().to_string();
         write("cgroup.procs", pid).or_cannot("put the node into a control group")?;
-        // One that cannot be shrunk so far says so, and means that the node cannot go on allocating.
-        let _ = write(self.limit, GROUP_BYTES.to_string());
-        Ok(())
+        let shrunk = |mib: &u64| write(self.limit, (mib << 20).to_string()).is_ok();
+        match GROUP_MIB.iter().any(shrunk) {
+            true => Ok(()),
+            false => Err(CannotInject("limit the memory of a control group".to_owned())),
+        }
     }
 }
 

@@ -46,6 +46,13 @@ impl Ops {
         self.count_due(claimed.tenant, kind, 1);
     }
 
+    /// A row that waits, due at another time. The row is not written: as with [`Ops::recover`], nothing relies on what it
+    /// says in `at`.
+    pub fn move_due(&mut self, key: &DueKey, value: DueValue, at_ms: u64) {
+        self.batch.delete(Cf::Index, &key.encode());
+        self.put_due(&DueKey { at_ms, ..*key }, value);
+    }
+
     /// Given up at `at_ms`, which `row` says too. `source_id` and `hook_id` are for the list of dead letters, and empty
     /// where the hook or the row cannot be read.
     pub fn dead(
