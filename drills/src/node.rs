@@ -45,6 +45,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Base of the retry delays, in milliseconds: a drill does not wait for a sink as long as a node in production.
 const RETRY_BASE_MS: u64 = 20;
 
+/// How long a sink that failed some times in a row is left alone, at first and at most, in milliseconds: likewise.
+const BREAKER_OPEN_MS: u64 = 200;
+const BREAKER_MAX_OPEN_MS: u64 = 1_000;
+
 /// Lines of a node's log that go into an error.
 const LOG_LINES: usize = 12;
 
@@ -213,7 +217,11 @@ fn configuration(data_dir: &Path, http_port: u16, admin_port: u16, sink_url: &st
         "admin": {"port": admin_port},
         "control": {"allow_crash": true},
         "egress": {"allow_private": true, "allow_http": true},
-        "dispatch": {"retry": {"base_ms": RETRY_BASE_MS}},
+        "dispatch": {
+            "retry": {"base_ms": RETRY_BASE_MS},
+            "breaker_open_ms": BREAKER_OPEN_MS,
+            "breaker_max_open_ms": BREAKER_MAX_OPEN_MS,
+        },
         "sources": sources,
     })
 }
