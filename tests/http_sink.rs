@@ -601,7 +601,8 @@ mod transport {
 
     #[tokio::test]
     async fn a_refused_connection_is_tried_again() {
-        let address = nobody().await;
+        let nobody = nobody();
+        let address = nobody.address;
         for scheme in ["http", "https"] {
             let outcome =
                 sink(&unsigned(format!("{scheme}://{address}"))).deliver(&delivery(hook())).await;
@@ -677,7 +678,8 @@ mod transport {
     #[tokio::test]
     async fn the_environment_names_no_proxy() {
         // In a process of its own, whose environment points to a proxy that is not there.
-        let nobody = format!("http://{}", nobody().await);
+        let nobody = nobody();
+        let nobody = format!("http://{}", nobody.address);
         let mut itself = tokio::process::Command::new(std::env::current_exe().unwrap());
         itself.args(["--exact", "request::a_fragment_is_never_sent"]);
         for name in

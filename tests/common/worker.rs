@@ -13,6 +13,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -297,6 +298,15 @@ pub async fn same_port(first: IpAddr, second: IpAddr) -> (TcpListener, TcpListen
 }
 
 /// An address nobody listens at.
-pub async fn nobody() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap()
+pub fn nobody() -> Nobody {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    Nobody { address, _socket: socket }
+}
+
+/// A port that is taken, so that no other test listens there, and refuses, because nobody listens.
+pub struct Nobody {
+    pub address: SocketAddr,
+    _socket: Socket,
 }

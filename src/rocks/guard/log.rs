@@ -6,7 +6,7 @@
 
 use std::io::{self, Read};
 
-use super::crc32c;
+use super::checksum;
 
 const BLOCK_BYTES: usize = 32_768;
 
@@ -225,7 +225,7 @@ fn fragment(block: &[u8], at: usize) -> Result<Fragment<'_>, NoFragment> {
             NoFragment::Bad("a length past its block")
         });
     };
-    if crc32c::masked(crc32c::of(&[&[*kind], bytes])) != stored {
+    if checksum::masked(checksum::of(&[&[*kind], bytes])) != stored {
         return Err(NoFragment::Bad("a checksum that does not match"));
     }
     let Some(kind) = known else { return Err(NoFragment::Bad("a record of an unknown type")) };
@@ -270,7 +270,7 @@ pub(super) mod tests {
                     (false, false) => 3,
                     (false, true) => 4,
                 };
-                let crc = crc32c::masked(crc32c::of(&[&[kind], bytes]));
+                let crc = checksum::masked(checksum::of(&[&[kind], bytes]));
                 file.extend_from_slice(&crc.to_le_bytes());
                 file.extend_from_slice(&u16::try_from(bytes.len()).unwrap().to_le_bytes());
                 file.push(kind);
@@ -387,7 +387,7 @@ pub(super) mod tests {
         for kind in [5_u8, 6, 7, 8, 11, 131, 0, 99] {
             let mut file = file_of(&[A, B, C]);
             file[17 + 6] = kind;
-            let crc = crc32c::masked(crc32c::of(&[&file[17 + 6..44]]));
+            let crc = checksum::masked(checksum::of(&[&file[17 + 6..44]]));
             file[17..21].copy_from_slice(&crc.to_le_bytes());
             assert_eq!(outline(&file), ["10 of 1", "17: a record of an unknown type", "30 of 3"]);
         }

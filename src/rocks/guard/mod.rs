@@ -14,7 +14,7 @@
 mod aside;
 mod batch;
 mod bytes;
-mod crc32c;
+mod checksum;
 mod log;
 mod manifest;
 mod seal;
