@@ -399,3 +399,21 @@ async fn a_scrub_names_the_damaged_file_and_goes_on_behind_it() {
     let rest = kv.verify(Cf::Hooks, met.next.expect("there is more"), u64::MAX).await.unwrap();
     assert_eq!((rest.rows, rest.next, rest.damage), (1, None, None));
 }
+
+#[tokio::test]
+async fn nothing_says_that_a_store_is_closed_while_it_is_being_opened() {
+    let store = Store::of(&[0, 1], End::Killed).await;
+    let kv = store.engine.open().await.unwrap();
+    store.end(kv, End::Closed).await;
+    let closed = fs::read_to_string(store.path("SEAL")).unwrap();
+    assert!(closed.contains("closed cleanly\n"), "{closed}");
+    // RocksDB itself refuses, behind what is checked before.
+    let table = store.path(store.names("", ".sst").first().unwrap());
+    let bytes = fs::read(&table).unwrap();
+    fs::remove_file(&table).unwrap();
+    assert!(store.engine.open().await.is_err());
+    let seal = fs::read_to_string(store.path("SEAL")).unwrap();
+    assert!(!seal.contains("closed"), "{seal}");
+    fs::write(&table, bytes).unwrap();
+    assert_eq!(store.opened().await, (vec![1, 2], 3, OpenReport::default()));
+}
