@@ -10,6 +10,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 # What the drills are run with: `make drills SEED=7`.
 SEED ?= $(shell date -u +%Y%m%d)
+# Of so many parts of the canaries one is tried, another for every seed: all of them by default.
+PARTS ?= 1
 
 # Puts the prebuilt RocksDB before a cargo command. Two steps, so that a failing script is not mistaken for "nothing".
 with_rocksdb = rocksdb="$$(scripts/build-rocksdb.sh)" && eval "$$rocksdb" &&
@@ -60,7 +62,8 @@ canaries: ## builds with a rule broken on purpose, each of which its drill must 
 	@scripts/setup.sh
 	@$(with_rocksdb) drills="$(target)/debug/ankusa-drills"; \
 	cargo build -p ankusa-drills -p ankusa-drills-shim; \
-	"$$drills" canaries >"$(target)/canaries"; \
+	"$$drills" canaries | awk -v parts="$(PARTS)" -v seed="$(SEED)" 'NR % parts == seed % parts' \
+		>"$(target)/canaries"; \
 	test -s "$(target)/canaries" || { echo "there are no canaries to catch" >&2; exit 1; }; \
 	while read -r canary drill form; do \
 		echo "$$canary: $$drill $$form, seed $(SEED)"; \

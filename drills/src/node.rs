@@ -2,8 +2,9 @@
 
 mod adjusting;
 pub mod asking;
+mod configuration;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::BufReader;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -14,12 +15,12 @@ use std::time::{Duration, Instant};
 use ankusa_drills_check::Dump;
 use bytes::Bytes;
 use hyper::{Method, StatusCode};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::sleep;
 
+use self::configuration::{configuration, is_configuration};
 use crate::drill::{CannotInject, OrCannot};
 use crate::http::{Answer, Connection, NoAnswer};
-use crate::load::{PREFIX, SECRET, SOURCES};
 
 /// The hidden command under which the binary is a node.
 pub const COMMAND: &str = "node";
@@ -41,13 +42,6 @@ const SETTLING: Duration = Duration::from_millis(250);
 
 /// Wait between two looks at something that will come about.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-
-/// Base of the retry delays, in milliseconds: a drill does not wait for a sink as long as a node in production.
-const RETRY_BASE_MS: u64 = 20;
-
-/// How long a sink that failed some times in a row is left alone, at first and at most, in milliseconds: likewise.
-const BREAKER_OPEN_MS: u64 = 200;
-const BREAKER_MAX_OPEN_MS: u64 = 1_000;
 
 /// Lines of a node's log that go into an error.
 const LOG_LINES: usize = 12;
@@ -197,38 +191,6 @@ impl NotReady {
             }
         }
     }
-}
-
-fn configuration(data_dir: &Path, http_port: u16, admin_port: u16, sink_url: &str) -> Value {
-    let sources: serde_json::Map<String, Value> = SOURCES
-        .iter()
-        .map(|source| {
-            let spec = json!({
-                "tenant": source.tenant,
-                "verify": {"type": "github", "secret": SECRET},
-                "sinks": [{"type": "http", "url": sink_url, "allow_unsigned": true}],
-            });
-            (source.id.to_owned(), spec)
-        })
-        .collect();
-    json!({
-        "node": {"data_dir": data_dir},
-        "http": {"port": http_port, "routing": "path", "prefix": PREFIX},
-        "admin": {"port": admin_port},
-        "control": {"allow_crash": true},
-        "egress": {"allow_private": true, "allow_http": true},
-        "dispatch": {
-            "retry": {"base_ms": RETRY_BASE_MS},
-            "breaker_open_ms": BREAKER_OPEN_MS,
-            "breaker_max_open_ms": BREAKER_MAX_OPEN_MS,
-        },
-        "sources": sources,
-    })
-}
-
-/// Whether a variable of the environment would be taken for a part of the configuration.
-fn is_configuration(variable: &OsStr) -> bool {
-    variable == "PORT" || variable.as_encoded_bytes().starts_with(b"ANKUSA_")
 }
 
 /// Ports nobody listens on. Somebody may take one before we do; then the node says so and does not come up.

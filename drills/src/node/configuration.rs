@@ -1,0 +1,53 @@
+//! What a drilled node is started with.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::load::{PREFIX, SECRET, SOURCES};
+
+/// Base of the retry delays, in milliseconds: a drill does not wait for a sink as long as a node in production.
+const RETRY_BASE_MS: u64 = 20;
+
+/// How long a sink that failed some times in a row is left alone, at first and at most, in milliseconds: likewise.
+const BREAKER_OPEN_MS: u64 = 200;
+const BREAKER_MAX_OPEN_MS: u64 = 1_000;
+
+/// The sources of the load, delivering to `sink_url`.
+pub(super) fn configuration(
+    data_dir: &Path,
+    http_port: u16,
+    admin_port: u16,
+    sink_url: &str,
+) -> Value {
+    let sources: serde_json::Map<String, Value> = SOURCES
+        .iter()
+        .map(|source| {
+            let spec = json!({
+                "tenant": source.tenant,
+                "verify": {"type": "github", "secret": SECRET},
+                "sinks": [{"type": "http", "url": sink_url, "allow_unsigned": true}],
+            });
+            (source.id.to_owned(), spec)
+        })
+        .collect();
+    json!({
+        "node": {"data_dir": data_dir},
+        "http": {"port": http_port, "routing": "path", "prefix": PREFIX},
+        "admin": {"port": admin_port},
+        "control": {"allow_crash": true},
+        "egress": {"allow_private": true, "allow_http": true},
+        "dispatch": {
+            "retry": {"base_ms": RETRY_BASE_MS},
+            "breaker_open_ms": BREAKER_OPEN_MS,
+            "breaker_max_open_ms": BREAKER_MAX_OPEN_MS,
+        },
+        "sources": sources,
+    })
+}
+
+/// Whether a variable of the environment would be taken for a part of the configuration.
+pub(super) fn is_configuration(variable: &OsStr) -> bool {
+    variable == "PORT" || variable.as_encoded_bytes().starts_with(b"ANKUSA_")
+}
