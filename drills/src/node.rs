@@ -370,6 +370,8 @@ fn is_drained(status: &Value) -> Result<bool, CannotInject> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
