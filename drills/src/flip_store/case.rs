@@ -19,6 +19,9 @@ const HANGS_AFTER: Duration = Duration::from_secs(10);
 /// What a node ends with that refuses to boot.
 const REFUSED: &str = "exit status: 1";
 
+/// What it ends with whose configuration is wrong, or gone: somebody has taken the drill's files away.
+const MISCONFIGURED: &str = "exit status: 78";
+
 const HANGING_MANIFEST: &[u8] = include_bytes!("../../fixtures/manifest-hang.tgz");
 
 /// What became of a damaged store.
@@ -77,6 +80,9 @@ impl Bench {
         match timeout(HANGS_AFTER, node.wait_until_ready()).await {
             Err(_) | Ok(Err(NotReady::TooLate { .. })) => Ok(Fate::Hung),
             Ok(Err(NotReady::CannotStart(error))) => Err(CannotInject(error)),
+            Ok(Err(NotReady::Ended { status, log })) if status == MISCONFIGURED => {
+                Err(CannotInject(format!("the node has no configuration: {log}")))
+            }
             Ok(Err(NotReady::Ended { status, log })) => Ok(ended(&status, &log)),
             Ok(Ok(())) => compare(&node, expected).await,
         }
