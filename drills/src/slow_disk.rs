@@ -22,6 +22,9 @@ use crate::watch::{Said, Watch};
 
 const CLIENTS: usize = 64;
 
+/// Clients that come when the fsync has stalled already.
+const LATE_CLIENTS: usize = 4;
+
 /// How long the stalled fsync takes, unless asked otherwise.
 const STALL: Duration = Duration::from_secs(15);
 
@@ -124,6 +127,8 @@ async fn stall(
     let stalled = Instant::now();
     sleep(NOTICED_AFTER.min(length / 2)).await;
     let noticed = Instant::now();
+    // Those that were there may all be waiting for the stalled fsync, and ask for nothing new.
+    let late = stage.load(LATE_CLIENTS);
     let mut most_unsynced = 0;
     while stalled.elapsed() < length.saturating_sub(Duration::from_millis(500)) {
         let status = node.status().await?;
@@ -134,6 +139,7 @@ async fn stall(
         }
         sleep(Duration::from_millis(200)).await;
     }
+    late.stop().await;
     let during = stage.since(noticed);
     stage.report.count("stall_s", length.as_secs());
     stage.report.count("refused_in_stall", during.refused);
