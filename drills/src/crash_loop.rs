@@ -27,6 +27,7 @@ use crate::recorded::session::{Ends, NotRecorded, Session};
 use crate::recorded::timeline::{Cut, Past, Timeline};
 use crate::recorded::{count_images, tell};
 use crate::scratch::Scratch;
+use crate::stage::runtime;
 
 const NAME: &str = "crash_loop";
 
@@ -57,10 +58,7 @@ const POLICIES: [Policy; 4] =
 pub fn run(options: &DrillOptions) -> Result<Report, CannotInject> {
     let started = Instant::now();
     control::calibrate(options.seed)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .or_cannot("start a runtime")?;
+    let runtime = runtime()?;
     let scratch = Scratch::in_memory()?;
     let mut drill = Drill {
         runtime,

@@ -20,12 +20,13 @@ use ankusa_drills_check::{Dump, Evidence, Moment, SeqHistory, judge};
 use ankusa_drills_replay::Rng;
 use tokio::time::sleep;
 
-use crate::drill::{Broken, CannotInject, DrillOptions, OrCannot, Report};
+use crate::drill::{Broken, CannotInject, DrillOptions, Report};
 use crate::journal::Journal;
 use crate::load::{Load, LoadPlan};
-use crate::node::{Node, NodeSetup, NotReady};
+use crate::node::{Node, NodeSetup};
 use crate::reader::Reader;
 use crate::scratch::Scratch;
+use crate::stage::{on_a_runtime, start};
 use crate::worker::Worker;
 
 /// Cycles, unless asked otherwise.
@@ -48,11 +49,7 @@ const DRAINED_WITHIN: Duration = Duration::from_secs(120);
 /// # Errors
 /// When the drill could not do what it is about.
 pub fn run(options: &DrillOptions) -> Result<Report, CannotInject> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .or_cannot("start a runtime")?;
-    runtime.block_on(Drill::run(options))
+    on_a_runtime(Drill::run(options))
 }
 
 struct Drill {
@@ -115,20 +112,10 @@ impl Drill {
 
     /// Starts the node. A node that does not come up on its own store is a violation, and the end of the drill.
     async fn start(&mut self, place: &str) -> Result<Option<Node>, CannotInject> {
-        match self.setup.start().await {
-            Ok(node) => {
-                self.slowest_ready = self.slowest_ready.max(node.ready_after());
-                Ok(Some(node))
-            }
-            Err(NotReady::CannotStart(error)) => {
-                Err(CannotInject(format!("cannot start the node: {error}")))
-            }
-            Err(down) if self.journal.tally().acked == 0 => Err(CannotInject(down.to_string())),
-            Err(down) => {
-                self.report.violated_by(format!("{place}: {down}"));
-                Ok(None)
-            }
-        }
+        let node = start(&self.setup, &self.journal, &mut self.report, place).await?;
+        let ready_after = node.as_ref().map_or(Duration::ZERO, Node::ready_after);
+        self.slowest_ready = self.slowest_ready.max(ready_after);
+        Ok(node)
     }
 
     async fn load_and_kill(&self, node: Node, after: Duration) -> Result<(), CannotInject> {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use ankusa_drills_check::store::{PlaceKind, Store};
 use ankusa_drills_check::{Dump, Evidence, Moment, Outcome, SeqHistory, judge};
 use ankusa_drills_replay::Rng;
+use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
 use crate::drill::{Broken, CannotInject, DrillOptions, OrCannot, Report};
@@ -37,11 +38,38 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub fn on_a_runtime<T>(
     drill: impl Future<Output = Result<T, CannotInject>>,
 ) -> Result<T, CannotInject> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .or_cannot("start a runtime")?;
-    runtime.block_on(drill)
+    runtime()?.block_on(drill)
+}
+
+/// What the futures of a drill run on.
+///
+/// # Errors
+/// When there are no threads for it.
+pub fn runtime() -> Result<Runtime, CannotInject> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().or_cannot("start a runtime")
+}
+
+/// Starts a node. One that does not come up on its own store is a violation, and the end of the drill.
+///
+/// # Errors
+/// When no process can be made, or it never came up at all.
+pub async fn start(
+    setup: &NodeSetup,
+    journal: &Journal,
+    report: &mut Report,
+    place: &str,
+) -> Result<Option<Node>, CannotInject> {
+    match setup.start().await {
+        Ok(node) => Ok(Some(node)),
+        Err(NotReady::CannotStart(error)) => {
+            Err(CannotInject(format!("cannot start the node: {error}")))
+        }
+        Err(down) if journal.tally().acked == 0 => Err(CannotInject(down.to_string())),
+        Err(down) => {
+            report.violated_by(format!("{place}: {down}"));
+            Ok(None)
+        }
+    }
 }
 
 /// One store, and everything around it.
@@ -141,20 +169,10 @@ impl Stage {
     /// # Errors
     /// When no process can be made, or it never came up at all.
     pub async fn start(&mut self, place: &str) -> Result<Option<Node>, CannotInject> {
-        match self.setup.start().await {
-            Ok(node) => {
-                self.slowest_ready = self.slowest_ready.max(node.ready_after());
-                Ok(Some(node))
-            }
-            Err(NotReady::CannotStart(error)) => {
-                Err(CannotInject(format!("cannot start the node: {error}")))
-            }
-            Err(down) if self.journal.tally().acked == 0 => Err(CannotInject(down.to_string())),
-            Err(down) => {
-                self.report.violated_by(format!("{place}: {down}"));
-                Ok(None)
-            }
-        }
+        let node = start(&self.setup, &self.journal, &mut self.report, place).await?;
+        let ready_after = node.as_ref().map_or(Duration::ZERO, Node::ready_after);
+        self.slowest_ready = self.slowest_ready.max(ready_after);
+        Ok(node)
     }
 
     /// Clients at work.

@@ -32,6 +32,7 @@ use crate::control;
 use crate::drill::{CannotInject, DrillOptions, OrCannot, Report};
 use crate::load::LoadPlan;
 use crate::scratch::Scratch;
+use crate::stage::runtime;
 
 /// Hooks sent while recording.
 const HOOKS: u64 = 2_000;
@@ -66,10 +67,7 @@ impl ImageDrill {
     pub fn run(&self, options: &DrillOptions) -> Result<Report, CannotInject> {
         let started = Instant::now();
         control::calibrate(options.seed)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .or_cannot("start a runtime")?;
+        let runtime = runtime()?;
         let scratch = Scratch::in_memory()?;
         let recorder = Recorder::new(&scratch)?;
         let mut report = Report::new(self.name, options.seed);

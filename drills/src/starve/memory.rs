@@ -8,6 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 
 use super::{CLIENTS, HELD};
 use crate::drill::{CannotInject, OrCannot};
+use crate::load::Load;
 use crate::node::Node;
 use crate::stage::Stage;
 
@@ -23,24 +24,14 @@ const KILLED_WITHIN: Duration = Duration::from_secs(6);
 /// No address space: allocations and new threads fail.
 pub(super) async fn no_address_space(stage: &mut Stage) -> Result<(), CannotInject> {
     let place = "no address space";
-    let Some(mut node) = stage.start(place).await? else { return Ok(()) };
+    let Some(node) = stage.start(place).await? else { return Ok(()) };
     let load = stage.load(CLIENTS);
     stage.acks(Instant::now(), 20, HELD * 10).await;
     let used = address_space(&node)?;
     let maximum = getrlimit(Resource::As).maximum;
     let limit = Rlimit { current: Some(used + LEFT_BYTES), maximum };
     prlimit(Some(node.pid()?), Resource::As, limit).or_cannot("limit the node's address space")?;
-    let ended = node.ended(HELD * 2).await?;
-    stage.report.count(
-        "without_address_space",
-        ended.map_or("it lived".to_owned(), |status| format!("it died: {status}")),
-    );
-    if ended.is_none() {
-        node.kill()?;
-    }
-    load.stop().await;
-    stage.judge_files(place);
-    Ok(())
+    wait_and_judge(stage, node, load, HELD * 2, "without_address_space", place).await
 }
 
 /// The kernel kills it for memory, where a control group can be made to want that.
@@ -54,15 +45,26 @@ pub(super) async fn no_memory(stage: &mut Stage) -> Result<(), CannotInject> {
             return Ok(());
         }
     };
-    let Some(mut node) = stage.start(place).await? else { return Ok(()) };
+    let Some(node) = stage.start(place).await? else { return Ok(()) };
     let load = stage.load(CLIENTS);
     stage.acks(Instant::now(), 20, HELD * 10).await;
     group.take_in(&node)?;
-    let ended = node.ended(KILLED_WITHIN).await?;
-    stage.report.count(
-        "without_memory",
-        ended.map_or("it lived".to_owned(), |status| format!("it died: {status}")),
-    );
+    wait_and_judge(stage, node, load, KILLED_WITHIN, "without_memory", place).await
+}
+
+/// Gives the node so long to die of it, reports under `name` whether it did, and judges what it left.
+async fn wait_and_judge(
+    stage: &mut Stage,
+    mut node: Node,
+    load: Load,
+    within: Duration,
+    name: &'static str,
+    place: &str,
+) -> Result<(), CannotInject> {
+    let ended = node.ended(within).await?;
+    stage
+        .report
+        .count(name, ended.map_or("it lived".to_owned(), |status| format!("it died: {status}")));
     if ended.is_none() {
         node.kill()?;
     }
