@@ -108,7 +108,26 @@ async fn a_full_disk_costs_the_reserve_and_hooks_are_taken_again_two_seconds_aft
     assert_eq!(bench.reserve_mib(), 64, "and it is made again");
     let bodies = bench.durable().into_iter().map(|(_, body)| body);
     assert_eq!(bodies.collect::<Vec<_>>(), ["before", "after"]);
-    assert_eq!((reopens(&bench, "Ok"), reopens(&bench, "Deferred")), (1, 0));
+    assert_eq!((reopens(&bench, "Ok"), reopens(&bench, "Deferred")), (1, 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_with_room_again_within_the_reopen_interval_does_not_cost_the_reserve() {
+    let bench = bench();
+    let node = bench.start().await;
+    let store = node.handles().store.clone();
+    bench.acked(&node, "acme", "before").await;
+    bench.resize(0);
+    let batcher = node.handles().batchers[0].clone();
+    let (waiting, deadline) = batcher.submit(bench.hook("acme", "failed")).unwrap();
+    millis(4_800).await;
+    let state = store.state();
+    assert_eq!((state.failing, state.generation), (Some(FailureClass::NoSpace), 1));
+    assert_eq!(bench.reserve_mib(), 64);
+    bench.resize(300);
+    assert!(until(async || takes_a_hook(&bench, &node).await).await < Duration::from_secs(2));
+    assert_eq!(waiting.answer(deadline).await, UNAVAILABLE);
+    assert_eq!((store.state().generation, bench.reserve_mib()), (2, 64));
 }
 
 #[tokio::test(start_paused = true)]

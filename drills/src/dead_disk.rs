@@ -130,6 +130,7 @@ async fn die(
         stage.report.violated_by(format!("{place}: no hooks are taken before it"));
         return Ok(None);
     }
+    stage.rest().await;
     let before = counted(&node).await?;
     let died = Instant::now();
     death.strikes(faults)?;

@@ -110,6 +110,7 @@ async fn fill_once(
         stage.report.violated_by(format!("{place}: no hooks are taken before it"));
         return Ok(None);
     }
+    stage.rest().await;
     let before = counted(&node).await?;
     let filler = disk.fill()?;
     let full = fullness(stage, &filler, &place).await?;

@@ -35,7 +35,7 @@ const NOTICED_AFTER: Duration = Duration::from_secs(4);
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Groups the node may leave without their fsync: its `batcher.max_unsynced_groups`.
-const MAX_UNSYNCED_GROUPS: u64 = 8;
+const MAX_UNSYNCED_GROUPS: u64 = 128;
 
 /// The bar: acks of 64 clients with fsyncs of 50 ms.
 const BAR_P99_MS: u64 = 150;

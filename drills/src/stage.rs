@@ -90,7 +90,12 @@ pub struct Stage {
     _worker: Worker,
     began: Instant,
     slowest_ready: Duration,
+    /// When hooks were last taken again.
+    recovered: Option<Instant>,
 }
+
+/// The node's `store.reopen_min_interval_ms`, and a little.
+const BETWEEN_REOPENS: Duration = Duration::from_millis(5_500);
 
 impl Stage {
     /// A stage with the store in `data_dir`, and a sink that takes as many milliseconds for each answer as are drawn from
@@ -124,6 +129,7 @@ impl Stage {
             _worker: worker,
             began: Instant::now(),
             slowest_ready: Duration::ZERO,
+            recovered: None,
         })
     }
 
@@ -214,9 +220,18 @@ impl Stage {
         true
     }
 
+    /// Waits until the store may be reopened at once again: what a fault costs is then not counted with what the one
+    /// before it still costs.
+    pub async fn rest(&self) {
+        if let Some(recovered) = self.recovered {
+            sleep(BETWEEN_REOPENS.saturating_sub(recovered.elapsed())).await;
+        }
+    }
+
     /// Waits until hooks are taken again, and answers how long after `from` the first was. Else it is a violation.
     pub async fn takes_hooks_again(&mut self, place: &str, from: Instant) -> Option<Duration> {
         if self.acks(from, 20, AGAIN_WITHIN).await {
+            self.recovered = Some(Instant::now());
             return self.since(from).first_ack.map(|first| first.duration_since(from));
         }
         self.report.violated_by(format!("{place}: no hooks are taken after {AGAIN_WITHIN:?}"));

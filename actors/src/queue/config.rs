@@ -28,7 +28,9 @@ pub struct BatcherConfig {
     /// Once the oldest unanswered group is older, new hooks are refused at once with 503 `overload`, in milliseconds,
     /// > 0. Below what a slow fsync takes it refuses hooks for nothing.
     pub stall_ms: u64,
-    /// Groups applied ahead of the fsync that makes them durable, > 0. One stops the pipeline at every fsync.
+    /// Groups applied ahead of the fsync that makes them durable, > 0. One stops the pipeline at every fsync; few are
+    /// used up by small groups while a slow fsync runs, and what waits behind them misses the next fsync too. How much
+    /// is unsynced at most is bounded by what the batchers hold.
     pub max_unsynced_groups: usize,
 }
 
@@ -45,7 +47,7 @@ impl Default for BatcherConfig {
             group_commit_delay_ms: 1,
             start_deadline_ms: 2_000,
             stall_ms: 1_000,
-            max_unsynced_groups: 8,
+            max_unsynced_groups: 128,
         }
     }
 }

@@ -215,24 +215,45 @@ impl StoreActorState {
         if let Some(room) = self.see_room().await {
             match Recovery::on(&room) {
                 Recovery::Fits => {}
-                Recovery::FitsWithReserve => self.give_up_reserve().await,
+                Recovery::FitsWithReserve => {
+                    self.wait_before_reserve(&room)?;
+                    self.give_up_reserve().await;
+                }
                 Recovery::Needs(bytes) => self.wait_for_room(&room, bytes)?,
             }
         }
         self.args.engine.probe_disk().await
     }
 
+    /// The room of the reserve may be eaten by whoever filled the disk, the reopened store fails again, and the next
+    /// reopen has to wait out its interval. So first the disk gets as long to have room without it.
+    fn wait_before_reserve(&mut self, room: &DiskRoom) -> Result<(), KvError> {
+        let DiskRoom { free_bytes, reserve_bytes, .. } = room;
+        self.lacks_room_for(self.args.config.reopen_min_interval_ms, || {
+            format!("{free_bytes} bytes are free; the {reserve_bytes} reserved are kept for now")
+        })
+    }
+
     /// What a recovery needs is estimated, and on the safe side: in the end it is tried all the same.
     fn wait_for_room(&mut self, room: &DiskRoom, needs_bytes: u64) -> Result<(), KvError> {
+        let DiskRoom { free_bytes, reserve_bytes, .. } = room;
+        self.lacks_room_for(self.args.config.reopen_max_backoff_ms, || {
+            format!("a recovery may write {needs_bytes} bytes, {free_bytes} are free and {reserve_bytes} reserved")
+        })
+    }
+
+    /// # Errors
+    /// Until the disk has lacked room for `patience_ms`.
+    fn lacks_room_for(
+        &mut self,
+        patience_ms: u64,
+        detail: impl FnOnce() -> String,
+    ) -> Result<(), KvError> {
         let since = *self.lacks_room_since.get_or_insert(Instant::now());
-        if since.elapsed() >= Duration::from_millis(self.args.config.reopen_max_backoff_ms) {
+        if since.elapsed() >= Duration::from_millis(patience_ms) {
             return Ok(());
         }
-        let DiskRoom { free_bytes, reserve_bytes, .. } = room;
-        let detail = format!(
-            "a recovery may write {needs_bytes} bytes, {free_bytes} are free and {reserve_bytes} reserved"
-        );
-        Err(KvError { class: FailureClass::NoSpace, op: "reopen", detail })
+        Err(KvError { class: FailureClass::NoSpace, op: "reopen", detail: detail() })
     }
 
     pub(super) async fn close(&self) {

@@ -111,7 +111,7 @@ impl Settings {
             group_commit_delay_ms: chance.pick(&[0, 1]),
             start_deadline_ms: chance.pick(&[500, 2_000]),
             stall_ms: chance.pick(&[200, 1_000]),
-            max_unsynced_groups: chance.pick(&[1, 2, 8]),
+            max_unsynced_groups: chance.pick(&[1, 2, 128]),
         };
         let store = StoreConfig {
             reopen_min_interval_ms: chance.pick(&[1_000, 5_000]),
