@@ -121,6 +121,14 @@ fn a_number_out_of_bounds_is_told_with_its_bound() {
         ("tenants: {max: 4294967296}", "tenants.max must be <= 4294967295, got 4294967296"),
         ("node: {runtime_workers: 0}", "node.runtime_workers must be > 0, got 0"),
         ("dispatch: {sink_concurrency: 0}", "dispatch.sink_concurrency must be > 0, got 0"),
+        (
+            "dispatch: {tenants: {share_percent: 101}}",
+            "dispatch.tenants.share_percent must be <= 100, got 101",
+        ),
+        (
+            "dispatch: {tenants: {weights: {acme: 0}}}",
+            "dispatch.tenants.weights.acme must be > 0, got 0",
+        ),
     ] {
         assert_eq!(refused(text), line, "{text}");
     }
@@ -138,6 +146,7 @@ fn bounds_themselves_are_in() {
         "tenants: {max: 4294967295}",
         "node: {runtime_workers: null}",
         "dispatch: {sink_concurrency: 32}",
+        "dispatch: {tenants: {max_inflight: 4096, weights: {acme: 100, b-c_1: 1}}}",
         "http: {max_body_bytes: 268435456}",
     ] {
         assert!(parse(text).is_ok(), "{text}: {:?}", parse(text));
@@ -295,6 +304,14 @@ fn keys_that_bound_each_other_are_told_together() {
         (
             "dispatch: {sink_concurrency: 33}",
             "dispatch.sink_concurrency must be <= dispatch.concurrency (32), got 33",
+        ),
+        (
+            "dispatch: {tenants: {max_inflight: 4097}}",
+            "dispatch.tenants.max_inflight must be <= dispatch.max_inflight (4096), got 4097",
+        ),
+        (
+            "dispatch: {tenants: {weights: {a/b: 2}}}",
+            "dispatch.tenants.weights.a/b: a tenant must be 1 to 64 of A-Z a-z 0-9 _ -",
         ),
         ("admin: {port: 4000}", "admin.port must be another than http.port, got 4000"),
         (
@@ -757,6 +774,7 @@ fn the_reference_shows_every_key_with_its_default() {
         ("admin.tokens[].name", "admin.tokens"),
         ("admin.tokens[].token", "admin.tokens"),
         ("admin.tokens[].scopes[]", "admin.tokens"),
+        ("dispatch.tenants.weights.*", "dispatch.tenants.weights"),
     ] {
         assert!(schema.remove(inside), "{inside}");
         schema.insert(list.to_owned());
@@ -764,6 +782,7 @@ fn the_reference_shows_every_key_with_its_default() {
     assert_eq!(patterns_of(&reference), schema);
     assert!(text.contains("#   tokens: [{name: prometheus, token: "));
     assert!(text.contains("as in [10.1.0.0/16]"));
+    assert!(text.contains("1 to 100 each, as in {acme: 4}"));
 
     let mut defaults = serde_json::to_value(Config::default()).unwrap();
     reference.as_object_mut().unwrap().remove("sources").unwrap();
@@ -798,7 +817,7 @@ fn every_key_of_the_reference_has_a_comment_with_its_bounds() {
     let text = std::fs::read_to_string(repository().join("config/reference.yml")).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     for (key, kind) in
-        KEYS.iter().filter(|(key, _)| !key.starts_with("sources.") && !key.ends_with("[]"))
+        KEYS.iter().filter(|(key, _)| !key.starts_with("sources.") && !key.ends_with(['*', ']']))
     {
         let Some((section, name)) = key.rsplit_once('.') else { panic!("{key}") };
         if section == "admin.tokens[]" {

@@ -1,7 +1,7 @@
 //! The rules that can be broken on purpose, and whether this build breaks one.
 
 /// Every canary: its feature, and whether this build carries it.
-pub const ALL: [(&str, bool); 13] = [
+pub const ALL: [(&str, bool); 14] = [
     ("canary-ack-before-apply", cfg!(feature = "canary-ack-before-apply")),
     ("canary-ack-before-sync", cfg!(feature = "canary-ack-before-sync")),
     ("canary-delete-before-send", cfg!(feature = "canary-delete-before-send")),
@@ -13,6 +13,7 @@ pub const ALL: [(&str, bool); 13] = [
     ("canary-no-open-deadline", cfg!(feature = "canary-no-open-deadline")),
     ("canary-no-reopen-after-eio", cfg!(feature = "canary-no-reopen-after-eio")),
     ("canary-no-seal", cfg!(feature = "canary-no-seal")),
+    ("canary-no-shares", cfg!(feature = "canary-no-shares")),
     ("canary-refuse-before-fence", cfg!(feature = "canary-refuse-before-fence")),
     ("canary-split-batch", cfg!(feature = "canary-split-batch")),
 ];

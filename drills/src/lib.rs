@@ -21,6 +21,7 @@
 //! | [`flip_store`] | single flipped bits in every kind of file of a store at rest |
 //! | [`full_disk`] | a small disk ([`tiny_disk`]) that fills up under load and is freed |
 //! | [`clock`] | the wall clock jumps back and ahead under load |
+//! | [`noisy_neighbour`] | one tenant floods for a sink that hangs, another is timed |
 //! | [`starve`] | too few descriptors, short files, no memory, crowds of idle connections |
 //! | [`cut_fuse`] | live power cuts on a file system that forgets ([`forgetful`]) |
 //! | [`cut_ext4`] | live power cuts on clones of a real ext4 ([`snapshots`]) |
@@ -58,6 +59,7 @@ pub mod kill9;
 pub mod kill9_every_op;
 pub mod load;
 pub mod node;
+pub mod noisy_neighbour;
 pub mod nth;
 pub mod pause;
 pub mod reader;

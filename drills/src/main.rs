@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ankusa_drills::bench::{BENCHES, BenchOptions, floor};
+use ankusa_drills::bench::{BENCHES, BenchOptions, floor, queue};
 use ankusa_drills::ci::{self, Overall};
 use ankusa_drills::drill::{CannotInject, Drill, DrillOptions, Form, Verdict};
 use ankusa_drills::table::DRILLS;
@@ -75,6 +75,9 @@ enum Command {
         /// Connections of the load.
         #[arg(long)]
         connections: Option<usize>,
+        /// Rows of a store that is called large.
+        #[arg(long)]
+        rows: Option<u64>,
         /// Where the stores are made, on the disk to be measured. Default: below the working directory.
         #[arg(long)]
         dir: Option<PathBuf>,
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
     match arguments.next().as_deref() {
         // The node has a command line of its own.
         Some(node::COMMAND) => return ankusa_node::run(arguments),
+        Some(queue::part::COMMAND) => return queue::part::run(&arguments.collect::<Vec<_>>()),
         Some(floor::COMMAND) => return floor::run(&arguments.collect::<Vec<_>>()),
         Some(_) | None => {}
     }
@@ -105,8 +109,9 @@ fn main() -> ExitCode {
             let options = DrillOptions { seed, keeps_evidence, ..form.options() };
             run(&name, &options, json, expect_violation)
         }
-        Command::Bench { name, report, rounds, seconds, connections, dir: directory } => {
-            bench(&name, &BenchOptions { rounds, seconds, connections, directory }, report)
+        Command::Bench { name, report, rounds, seconds, connections, rows, dir: directory } => {
+            let options = BenchOptions { rounds, seconds, connections, rows, directory };
+            bench(&name, &options, report)
         }
         Command::Forgetful { at } => match forgetful::run(&at) {
             Ok(()) => ExitCode::SUCCESS,

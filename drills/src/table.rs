@@ -3,7 +3,7 @@
 use crate::drill::{Ci, Drill, Form, Needs};
 use crate::{
     clock, crash_loop, crash_tree, cut_every_op, cut_ext4, cut_fuse, cut_reorder, dead_disk, drain,
-    flip_store, full_disk, kill9, kill9_every_op, nth, pause, slow_disk, starve,
+    flip_store, full_disk, kill9, kill9_every_op, noisy_neighbour, nth, pause, slow_disk, starve,
 };
 
 /// Every drill there is. CI runs them in this order.
@@ -199,6 +199,16 @@ pub const DRILLS: &[Drill] = &[
         canaries: &[],
         canary_form: Form::DEFAULT,
         run: starve::run,
+    },
+    Drill {
+        name: "noisy_neighbour",
+        what: "one tenant floods for a sink that hangs: another's hooks arrive about as fast as without it",
+        cycles_are: "nothing",
+        needs: Needs::Nothing,
+        ci: Some(Ci { form: Form::DEFAULT, budget_s: 15 }),
+        canaries: &["canary-no-shares"],
+        canary_form: Form::DEFAULT,
+        run: noisy_neighbour::run,
     },
     Drill {
         name: "cut_fuse",

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use ankusa_actors::dispatch::{DispatchConfig, ShareConfig};
 use ankusa_actors::edge::Routing;
 use ankusa_actors::model::egress::Egress;
 use ankusa_actors::model::ids::{LIFECYCLE_SOURCE, is_name};
@@ -189,6 +190,22 @@ fn check_bounds_between_keys(config: &Config, errors: &mut Vec<ConfigError>) {
     if let Some(slots) = dispatch.sink_concurrency.filter(|slots| *slots > dispatch.concurrency) {
         let constraint = format!("<= dispatch.concurrency ({})", dispatch.concurrency);
         errors.push(ConfigError::must("dispatch.sink_concurrency", constraint, slots.to_string()));
+    }
+    check_shares(dispatch, errors);
+}
+
+/// No tenant can be given what there is not, nor be one that cannot exist.
+fn check_shares(dispatch: &DispatchConfig, errors: &mut Vec<ConfigError>) {
+    let ShareConfig { max_inflight, weights, share_percent: _, default_weight: _ } =
+        &dispatch.tenants;
+    if let Some(rows) = max_inflight.filter(|rows| *rows > dispatch.max_inflight) {
+        let constraint = format!("<= dispatch.max_inflight ({})", dispatch.max_inflight);
+        let key = "dispatch.tenants.max_inflight";
+        errors.push(ConfigError::must(key, constraint, rows.to_string()));
+    }
+    for tenant in weights.keys().filter(|tenant| !is_name(tenant)) {
+        let key = child("dispatch.tenants.weights", tenant);
+        errors.push(ConfigError::at(key, format!("a tenant must be {NAME}")));
     }
 }
 

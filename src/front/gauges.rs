@@ -9,7 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ankusa_actors::admin::Admin;
+use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::counters::Field;
+use ankusa_actors::model::ids::TenantOrd;
+use ankusa_actors::model::keys::TenantKey;
 use ankusa_actors::ports::{Clock, Event, Events};
 use ankusa_actors::supervision::{Crash, told_to_crash};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -98,10 +101,21 @@ impl GaugesState {
             runnable: count(snapshot.runnable),
             breakers_open: count(snapshot.breakers_open),
         });
+        metrics.gauges.set_tenants(self.tenants());
         if let Ok(disk) = rustix::fs::statvfs(data_dir) {
             let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
             metrics.gauges.set_disk(bytes(disk.f_bavail), bytes(disk.f_blocks));
         }
+    }
+
+    /// By their ids. One that cannot be read now is left out.
+    fn tenants(&self) -> Vec<(String, u64)> {
+        let handles = &self.args.admin.handles;
+        let named = |(tenant, rows): &(TenantOrd, usize)| {
+            let id = handles.store.get(Cf::Tenants, &TenantKey(*tenant).encode()).ok()??;
+            Some((String::from_utf8(id).ok()?, u64::try_from(*rows).unwrap_or(u64::MAX)))
+        };
+        handles.dispatch.tenants_inflight().iter().filter_map(named).collect()
     }
 
     /// The board says how often, the metrics how much of that has been counted: neither forgets when this process dies.

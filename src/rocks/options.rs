@@ -25,6 +25,12 @@ pub const MEMTABLES_MAX_BYTES: u64 = 256 << 20;
 const RATE_REFILL_US: i64 = 100_000;
 const RATE_FAIRNESS: i32 = 10;
 
+/// A file in which so many of so many rows in a row delete something is compacted without waiting for others to pile up,
+/// and so is one of which this part does.
+const DELETIONS_WINDOW: usize = 8_192;
+const DELETIONS_IN_WINDOW: usize = 4_096;
+const DELETIONS_OF_FILE: f64 = 0.5;
+
 /// Levels of a family: RocksDB's own default.
 const LEVELS: usize = 7;
 
@@ -169,6 +175,15 @@ impl RocksOptions {
                 // Rows are small and short-lived: they are gone before compression pays.
                 options.set_compression_type(DBCompressionType::None);
             }
+        }
+        if matches!(cf, Cf::Index | Cf::Deliveries) {
+            // These are scanned where rows were just deleted, and a scan steps over a deleted row as over any other. A
+            // flush of a queue that keeps up holds little else: it goes down a level at once, where it vanishes.
+            options.add_compact_on_deletion_collector_factory(
+                DELETIONS_WINDOW,
+                DELETIONS_IN_WINDOW,
+                DELETIONS_OF_FILE,
+            );
         }
         options.set_block_based_table_factory(&self.tables(cf, cache));
         options

@@ -4,24 +4,29 @@
 //! tasks belong to the actor: when it goes, however it goes, they are cut off. What they report waits in a list; the
 //! mailbox carries a wake-up for the first of a batch and for a full one, never a message a row.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ractor::ActorRef;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
 use super::DispatchMsg;
 use super::breaker::Answer;
+use super::canary;
 use super::outcomes::BATCH;
-use super::queues::{Parked, Queues, Started};
+use super::queues::{New, Parked, Place, Queues, Started};
 use super::targets::Target;
 use crate::model::delivery::DeliveryRow;
 use crate::model::envelope::Envelope;
 use crate::model::forward;
 use crate::model::ops::Claimed;
 use crate::ports::{Clock, Delivery, DeliveryResult, Event, Events, Outcome};
+
+/// An attempt that takes longer leaves its slot to others.
+const STALLED_AFTER: Duration = Duration::from_secs(1);
 
 /// A claimed row, ready to be attempted.
 pub(super) struct Job {
@@ -138,10 +143,12 @@ impl Attempts {
         Some(self.shared.wall_ms(until))
     }
 
-    pub(super) fn push(&self, job: Job) {
-        let key = job.target.key;
+    /// Takes a job on, with the weight of its tenant.
+    pub(super) fn push(&self, job: Job, weight: u32) {
+        let (key, tenant) = (job.target.key, job.claimed.tenant);
         let mut inner = self.shared.inner();
-        if let Some(parked) = inner.queues.push(&key, job, Instant::now()) {
+        let new = New { item: job, tenant, weight };
+        if let Some(parked) = inner.queues.push(&key, new, Instant::now()) {
             self.shared.park(&mut inner, parked);
         }
     }
@@ -170,15 +177,21 @@ impl Attempts {
         self.shared.inner().hungry = hungry;
     }
 
-    /// Nothing waits and nothing runs, although there is more to do.
+    /// Nothing waits and nothing runs that will end soon, although there is more to do.
     pub(super) fn is_starving(&self) -> bool {
         self.shared.inner().is_starving()
+    }
+
+    /// Rows that hang: beside the slots, or waiting for a sink that leaves them there.
+    pub(super) fn hanging(&self) -> usize {
+        let inner = self.shared.inner();
+        if inner.queues.running() > 0 { 0 } else { inner.queues.stalled() + inner.queues.waiting() }
     }
 
     pub(super) fn counts(&self) -> Counts {
         let inner = self.shared.inner();
         Counts {
-            running: inner.queues.running(),
+            running: inner.queues.running() + inner.queues.stalled(),
             runnable: inner.queues.waiting(),
             breakers_open: inner.queues.breakers_open(),
         }
@@ -207,17 +220,28 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn start(&self) -> Option<Started<usize, Job>> {
+    fn start(&self) -> Option<Started<Job>> {
         let mut inner = self.inner();
         if inner.stopping { None } else { inner.queues.start(Instant::now()) }
     }
 
-    fn end(&self, job: Job, probe: bool, end: End) {
+    /// An attempt takes long. True if it goes on without its slot, which then is somebody else's.
+    fn stall(&self, key: usize, place: &mut Place) -> bool {
+        let stalled =
+            !canary::keeps_slots() && self.inner().queues.stall(&key, place, Instant::now());
+        if stalled {
+            // Others start in the slots that end; the actor fills this one.
+            let _ = self.owner.cast(DispatchMsg::Finished);
+        }
+        stalled
+    }
+
+    fn end(&self, job: Job, place: &Place, end: End) {
         let (now, at_ms) = (Instant::now(), self.clock.now_ms());
         let target = Arc::clone(&job.target);
         let mut inner = self.inner();
         let before = inner.done.len();
-        let parked = inner.queues.end(&target.key, probe, end.answer(), now);
+        let parked = inner.queues.end(&target.key, place, end.answer(), now);
         let opened_until = parked.as_ref().map(|parked| parked.until);
         inner.done.push(Done { job, end, at_ms });
         if let Some(parked) = parked {
@@ -252,7 +276,7 @@ impl Shared {
 }
 
 /// One slot: a job, and then whichever is next.
-async fn run(shared: Arc<Shared>, first: Started<usize, Job>) {
+async fn run(shared: Arc<Shared>, first: Started<Job>) {
     let mut next = Some(first);
     while let Some(started) = next {
         attempt(&shared, started).await;
@@ -260,14 +284,23 @@ async fn run(shared: Arc<Shared>, first: Started<usize, Job>) {
     }
 }
 
-async fn attempt(shared: &Arc<Shared>, started: Started<usize, Job>) {
-    let Started { key: _, item: job, probe } = started;
+async fn attempt(shared: &Arc<Shared>, started: Started<Job>) {
+    let Started { item: job, place } = started;
     let (delivery, sink) = (job.delivery(), Arc::clone(&job.target.sink));
     let begun = Instant::now();
-    let under_way = Attempt { shared: Arc::clone(shared), job: Some((job, probe)), begun };
-    let end = match timeout(shared.attempt_timeout, sink.deliver(&delivery)).await {
-        Ok(outcome) => End::Answered(outcome),
-        Err(_elapsed) => End::TimedOut,
+    let mut under_way = Attempt { shared: Arc::clone(shared), job: Some((job, place)), begun };
+    let deadline = begun + shared.attempt_timeout;
+    let mut answer = pin!(sink.deliver(&delivery));
+    let mut until = begun + STALLED_AFTER;
+    let end = loop {
+        match timeout_at(until.min(deadline), &mut answer).await {
+            Ok(outcome) => break End::Answered(outcome),
+            Err(_elapsed) if Instant::now() >= deadline => break End::TimedOut,
+            Err(_elapsed) => {
+                // Without room beside the slots it keeps its own, and asks again.
+                until = if under_way.stall() { deadline } else { until + STALLED_AFTER };
+            }
+        }
     };
     under_way.ended(end);
 }
@@ -275,21 +308,25 @@ async fn attempt(shared: &Arc<Shared>, started: Started<usize, Job>) {
 /// An attempt under way. A sink that panics takes its task down; its row is reported all the same.
 struct Attempt {
     shared: Arc<Shared>,
-    /// And whether it is a probe.
-    job: Option<(Job, bool)>,
+    job: Option<(Job, Place)>,
     begun: Instant,
 }
 
 impl Attempt {
+    fn stall(&mut self) -> bool {
+        let Self { shared, job, begun: _ } = self;
+        job.as_mut().is_some_and(|(job, place)| shared.stall(job.target.key, place))
+    }
+
     fn ended(mut self, end: End) {
         self.report(end);
     }
 
     fn report(&mut self, end: End) {
-        let Some((job, probe)) = self.job.take() else { return };
+        let Some((job, place)) = self.job.take() else { return };
         let (sink, result) = (job.target.sink.kind(), end.result());
         let took = self.begun.elapsed();
-        self.shared.end(job, probe, end);
+        self.shared.end(job, &place, end);
         self.shared.events.emit(&Event::Delivered { sink, result, took });
     }
 }

@@ -10,6 +10,16 @@ pub(super) fn deletes_before_send() -> bool {
     cfg!(feature = "canary-delete-before-send")
 }
 
+/// The share of a tenant; or, broken, everything.
+pub(super) fn share_percent(configured: u32) -> u32 {
+    if cfg!(feature = "canary-no-shares") { 100 } else { configured }
+}
+
+/// Whether an attempt that takes long keeps its slot.
+pub(super) fn keeps_slots() -> bool {
+    cfg!(feature = "canary-no-shares")
+}
+
 /// Deletes what is about to be sent.
 pub(super) async fn before_send(
     writing: &mut Writing,

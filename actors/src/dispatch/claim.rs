@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::DispatchConfig;
 use super::attempts::Attempts;
 use super::canary;
 use super::due::{Due, Share, TenantScan, Until};
@@ -13,9 +12,11 @@ use super::held::{Amount, Held};
 use super::load::{Claimable, Claiming, load};
 use super::markers::{Markers, Seen, first_due};
 use super::outcomes::{DeadLetter, Rules};
-use super::page::{Page, window};
+use super::page::{Page, Weighted, window};
 use super::targets::Targets;
+use super::weights::Weights;
 use super::writing::Writing;
+use super::{DispatchConfig, ShareConfig};
 use crate::model::ids::{Seq, TenantOrd};
 use crate::model::keys::{ActiveKey, ClearedKey};
 use crate::model::ops::Ops;
@@ -69,11 +70,13 @@ pub(super) struct Claims {
     floors_since: Instant,
     /// The latest of the Writer's stamps seen, in Unix milliseconds.
     stamp_ms: u64,
+    weights: Weights,
 }
 
 impl Claims {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(config: &DispatchConfig) -> Self {
         Self {
+            weights: Weights::new(&config.tenants),
             markers: Markers::default(),
             floors: BTreeMap::new(),
             floors_since: Instant::now(),
@@ -104,12 +107,13 @@ impl Claims {
             self.floors_since = Instant::now();
         }
         self.markers.verify(writing).await?;
+        self.weights.learn(writing.store())?;
         let second = context.now_ms / 1_000;
         let seen = self.markers.read(writing.store(), second).await?;
         let (scans, unserved) = self.take(context, writing, held, &seen).await?;
         let mut dues: Vec<Due> = scans.iter().flat_map(|scan| &scan.taken).copied().collect();
         dues.sort_unstable_by_key(|due| (due.key.at_ms, due.key.seq, due.key.sink));
-        let claimed = claim_rows(context, writing, held, dues, report).await?;
+        let claimed = claim_rows(context, &self.weights, writing, held, dues, report).await?;
         self.stamp_ms = self.stamp_ms.max(claimed.stamp_ms);
         report.more = unserved.is_some() || scans.iter().any(TenantScan::has_more);
         report.oldest_due_ms = scans.iter().filter_map(TenantScan::left_ms).min();
@@ -145,12 +149,13 @@ impl Claims {
                 Some(reached_ms) => (reached_ms.saturating_sub(FLOOR_SLACK_MS), *reached_ms),
                 None => (second.saturating_mul(1_000), second.saturating_mul(1_000)),
             };
-            TenantScan::new(tenant, from_ms, reached_ms)
+            let scan = TenantScan::new(tenant, from_ms, reached_ms);
+            Weighted { tenant: scan, weight: self.weights.of(tenant) }
         });
         let room = context.config.max_inflight.saturating_sub(held.total().rows);
         let mut page = Page::new(context.config.batch.min(room), scans);
         let (mut finished, mut taken) = (Vec::new(), Amount::default());
-        while let Some((mut scan, rows)) = page.next() {
+        while let Some((Weighted { tenant: mut scan, weight }, rows)) = page.next() {
             let share = share(context.config, held, taken, &scan, rows);
             if share.rows == 0 || share.bytes == 0 {
                 scan.pass_over();
@@ -163,7 +168,7 @@ impl Claims {
             taken.rows += rows;
             taken.bytes += scan.taken_bytes - bytes_before;
             if scan.has_more() && rows > 0 {
-                page.again(scan);
+                page.again(Weighted { tenant: scan, weight });
             } else {
                 finished.push(scan);
             }
@@ -240,10 +245,15 @@ fn share(
         rows: (total.rows + taken.rows).saturating_sub(mine.rows),
         bytes: total.bytes.saturating_add(taken.bytes).saturating_sub(mine.bytes),
     };
-    let bytes = window(config.max_inflight_bytes, others.bytes, mine.bytes);
+    let ShareConfig { share_percent, max_inflight, default_weight: _, weights: _ } =
+        &config.tenants;
+    let bytes = window(config.max_inflight_bytes, others.bytes, mine.bytes, *share_percent);
+    let own_rows = max_inflight.map_or(usize::MAX, |most| most.saturating_sub(mine.rows));
     let is_first = total.rows + taken.rows == 0;
     Share {
-        rows: rows.min(window(config.max_inflight, others.rows, mine.rows)),
+        rows: rows
+            .min(window(config.max_inflight, others.rows, mine.rows, *share_percent))
+            .min(own_rows),
         // A hook larger than the whole bound goes alone.
         bytes: if is_first { bytes.max(1) } else { bytes },
     }
@@ -252,6 +262,7 @@ fn share(
 /// One batch: due to claimed, or to what a row that cannot be attempted becomes.
 async fn claim_rows(
     context: &ClaimContext<'_>,
+    weights: &Weights,
     writing: &mut Writing,
     held: &mut Held,
     dues: Vec<Due>,
@@ -272,7 +283,8 @@ async fn claim_rows(
     canary::before_send(writing, &claimable).await?;
     for job in claimable.jobs.drain(..) {
         held.insert(&job.claimed);
-        attempts.push(job);
+        let weight = weights.of(job.claimed.tenant);
+        attempts.push(job, weight);
     }
     report.claimed = count;
     report.dead.append(&mut claimable.dead);

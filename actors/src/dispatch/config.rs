@@ -1,5 +1,7 @@
 //! How much is delivered at once and how a failing sink is treated: the config section `dispatch`.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::model::retry::{RETRY_AFTER_MAX_MS, RetryPolicy};
@@ -10,7 +12,8 @@ use crate::model::retry::{RETRY_AFTER_MAX_MS, RetryPolicy};
 pub struct DispatchConfig {
     /// Delivery rows claimed by one scan, > 0.
     pub batch: usize,
-    /// Attempts running at once on this node, > 0.
+    /// Attempts running at once on this node, > 0. One that takes longer than a second leaves its place to another: while
+    /// sinks hang, up to twice as many run.
     pub concurrency: usize,
     /// Claimed rows not finished yet, > 0. Claiming stops there until something finishes.
     pub max_inflight: usize,
@@ -19,8 +22,8 @@ pub struct DispatchConfig {
     /// An attempt that takes longer is cut off and counted as failed, in milliseconds, > 0. The sink may still finish
     /// it. A stop waits this long for what runs.
     pub attempt_timeout_ms: u64,
-    /// Attempts at once to one sink of one source, `null` for as many as `concurrency`, else 1 to `concurrency`.
-    /// Without it one slow sink can hold every slot for an attempt timeout.
+    /// Attempts at once to one sink of one source, `null` for as many as `concurrency`, else 1 to `concurrency`. A sink
+    /// never has more than its tenant's share of what others leave.
     pub sink_concurrency: Option<usize>,
     /// Failures in a row, permanent ones aside, after which a sink is left alone for a while, >= 0; 0 never does.
     pub breaker_failures: u32,
@@ -29,6 +32,7 @@ pub struct DispatchConfig {
     /// The longest, in milliseconds, >= `breaker_open_ms`. A sink that is well again is noticed this late.
     pub breaker_max_open_ms: u64,
     pub retry: RetryConfig,
+    pub tenants: ShareConfig,
 }
 
 impl Default for DispatchConfig {
@@ -44,6 +48,7 @@ impl Default for DispatchConfig {
             breaker_open_ms: 30_000,
             breaker_max_open_ms: 300_000,
             retry: RetryConfig::default(),
+            tenants: ShareConfig::default(),
         }
     }
 }
@@ -80,5 +85,27 @@ impl From<RetryConfig> for RetryPolicy {
     fn from(config: RetryConfig) -> Self {
         let RetryConfig { base_ms, max_ms, max_attempts, jitter } = config;
         Self { base_ms, max_ms, max_attempts, jitter }
+    }
+}
+
+/// Section `dispatch.tenants`: how tenants share what dispatch has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShareConfig {
+    /// Of the claimed rows, their bytes and the attempts at once that others leave, what one tenant may have, in percent, 1
+    /// to 100. The rest is there for the next one at once; at 100 a tenant whose sink hangs can have everything.
+    pub share_percent: u32,
+    /// Claimed rows of one tenant not finished, `null` for its share alone, else > 0.
+    pub max_inflight: Option<usize>,
+    /// By what a claim is split among tenants with rows due, 1 to 100: twice the weight, twice the rows. The same
+    /// way tenants take turns at a sink they share.
+    pub default_weight: u32,
+    /// The weights of tenants that have another one, by their ids, 1 to 100 each.
+    pub weights: BTreeMap<String, u32>,
+}
+
+impl Default for ShareConfig {
+    fn default() -> Self {
+        Self { share_percent: 87, max_inflight: None, default_weight: 1, weights: BTreeMap::new() }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::DispatchMsg;
+use crate::model::ids::TenantOrd;
 use crate::supervision::{Doorbell, Slot};
 
 /// Where dispatch stands, as of a moment ago: for the gauges.
@@ -24,12 +25,16 @@ pub struct DispatchSnapshot {
     pub oldest_due_at_ms: Option<u64>,
 }
 
+/// Tenants and how many rows of each are claimed and not finished, those with the most first.
+pub type TenantsInflight = Arc<[(TenantOrd, usize)]>;
+
 /// Cheap to clone; survives restarts.
 #[derive(Clone)]
 pub struct DispatchHandle {
     slot: Slot<DispatchMsg>,
     pub(super) bell: Doorbell<DispatchMsg>,
     pub(super) snapshot: Arc<watch::Sender<DispatchSnapshot>>,
+    pub(super) tenants: Arc<watch::Sender<TenantsInflight>>,
 }
 
 impl Default for DispatchHandle {
@@ -39,6 +44,7 @@ impl Default for DispatchHandle {
             bell: Doorbell::new(&slot, || DispatchMsg::Wake),
             slot,
             snapshot: Arc::new(watch::channel(DispatchSnapshot::default()).0),
+            tenants: Arc::new(watch::channel(TenantsInflight::default()).0),
         }
     }
 }
@@ -51,6 +57,11 @@ impl DispatchHandle {
     /// There may be rows to claim. Costs nothing while dispatch has not looked yet, or does not run.
     pub fn wake(&self) {
         self.bell.ring();
+    }
+
+    /// As of a second ago, and of the 32 tenants that hold the most: there can be any number.
+    pub fn tenants_inflight(&self) -> TenantsInflight {
+        Arc::clone(&self.tenants.borrow())
     }
 
     /// Never waits for dispatch. Without one running, as it was last.

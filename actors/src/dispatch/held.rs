@@ -1,5 +1,6 @@
 //! Rows claimed and not finished: what bounds the memory dispatch uses. Pure.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::model::ids::TenantOrd;
@@ -64,6 +65,15 @@ impl Held {
         self.total
     }
 
+    /// The tenants that hold the most rows, at most `count` of them, and how many each.
+    pub(super) fn most(&self, count: usize) -> Vec<(TenantOrd, usize)> {
+        let mut most: Vec<_> =
+            self.by_tenant.iter().map(|(tenant, amount)| (*tenant, amount.rows)).collect();
+        most.sort_unstable_by_key(|(tenant, rows)| (Reverse(*rows), *tenant));
+        most.truncate(count);
+        most
+    }
+
     pub(super) fn of_tenant(&self, tenant: TenantOrd) -> Amount {
         self.by_tenant.get(&tenant).copied().unwrap_or_default()
     }
@@ -84,6 +94,8 @@ mod tests {
         }
         assert_eq!(held.total(), Amount { rows: 3, bytes: 60 });
         assert_eq!(held.of_tenant(TenantOrd(1)), Amount { rows: 2, bytes: 40 });
+        assert_eq!(held.most(9), [(TenantOrd(1), 2), (TenantOrd(2), 1)]);
+        assert_eq!(held.most(1), [(TenantOrd(1), 2)]);
         held.remove(&row(1, 1, 10));
         held.remove(&row(1, 1, 10));
         held.remove(&row(2, 2, 20));

@@ -27,14 +27,15 @@ mod reclaim;
 mod recover;
 mod state;
 mod targets;
+mod weights;
 mod writing;
 
 use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-pub use config::{DispatchConfig, RetryConfig};
-pub use handle::{DispatchHandle, DispatchSnapshot};
+pub use config::{DispatchConfig, RetryConfig, ShareConfig};
+pub use handle::{DispatchHandle, DispatchSnapshot, TenantsInflight};
 pub use state::DispatchState;
 
 use crate::model::value_version::ValueVersion;

@@ -1,25 +1,104 @@
-//! Claimed rows on their way to an attempt: a queue a sink, served in turn. Pure.
+//! Claimed rows on their way to an attempt: a queue a sink, served in turn, and in it a queue a tenant. Pure.
 //!
 //! Sinks with something to run stand in a ring, so the next row is found without looking at sinks that have nothing, are
-//! at their limit, or are left alone.
+//! at their limit, or are left alone. No sink and no tenant takes the last slots: what is quick finds one however much
+//! another has waiting. An attempt that takes long leaves its slot and goes on beside it, so a sink that hangs costs
+//! memory and not everybody's time.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use tokio::time::Instant;
 
 use super::breaker::{Answer, Breaker, BreakerPolicy, Gate};
+use super::page::window;
+use crate::model::ids::TenantOrd;
 
 /// How much may run at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
+    /// In slots; as many again may have left theirs.
     pub(super) total: usize,
+    /// To one sink, in slots or not.
     pub(super) per_key: usize,
+    /// Of the slots that the others leave, what one sink or one tenant may have, in percent.
+    pub(super) share_percent: u32,
+}
+
+impl Limits {
+    fn may_take(self, all: usize, mine: usize) -> bool {
+        window(self.total, all.saturating_sub(mine), mine, self.share_percent) > 0
+    }
+}
+
+/// Whose turn it is, and how many items it may still have in it.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    tenant: TenantOrd,
+    left: u32,
+}
+
+/// What waits of one tenant, in order, and how many items it has in a turn.
+#[derive(Debug)]
+struct OfTenant<T> {
+    items: VecDeque<T>,
+    weight: u32,
+}
+
+/// What waits for one sink: tenants take turns.
+#[derive(Debug)]
+struct Waiting<T> {
+    by_tenant: BTreeMap<TenantOrd, OfTenant<T>>,
+    /// Each tenant with something, once.
+    turns: VecDeque<Turn>,
+    len: usize,
+}
+
+impl<T> Default for Waiting<T> {
+    fn default() -> Self {
+        Self { by_tenant: BTreeMap::new(), turns: VecDeque::new(), len: 0 }
+    }
+}
+
+impl<T> Waiting<T> {
+    fn push(&mut self, item: T, tenant: TenantOrd, weight: u32) {
+        let of_tenant = self.by_tenant.entry(tenant).or_insert_with(|| {
+            self.turns.push_back(Turn { tenant, left: weight });
+            OfTenant { items: VecDeque::new(), weight }
+        });
+        of_tenant.items.push_back(item);
+        self.len += 1;
+    }
+
+    /// The next item of the first tenant in turn that may have a slot.
+    fn pop(&mut self, may: impl Fn(TenantOrd) -> bool) -> Option<(TenantOrd, T)> {
+        let at = self.turns.iter().position(|turn| may(turn.tenant))?;
+        let Turn { tenant, left } = self.turns.remove(at)?;
+        let of_tenant = self.by_tenant.get_mut(&tenant)?;
+        let item = of_tenant.items.pop_front()?;
+        if of_tenant.items.is_empty() {
+            self.by_tenant.remove(&tenant);
+        } else if left > 1 {
+            self.turns.push_front(Turn { tenant, left: left - 1 });
+        } else {
+            self.turns.push_back(Turn { tenant, left: of_tenant.weight });
+        }
+        self.len -= 1;
+        Some((tenant, item))
+    }
+
+    fn take(&mut self) -> Vec<T> {
+        let by_tenant = std::mem::take(self).by_tenant.into_values();
+        by_tenant.flat_map(|of_tenant| of_tenant.items).collect()
+    }
 }
 
 #[derive(Debug)]
 struct Lane<T> {
-    waiting: VecDeque<T>,
+    waiting: Waiting<T>,
+    /// In slots.
     running: usize,
+    /// Beside them.
+    stalled: usize,
     breaker: Breaker,
     /// It stands in the ring.
     in_ring: bool,
@@ -27,17 +106,27 @@ struct Lane<T> {
 
 impl<T> Default for Lane<T> {
     fn default() -> Self {
-        let breaker = Breaker::default();
-        Self { waiting: VecDeque::new(), running: 0, breaker, in_ring: false }
+        let (waiting, breaker) = (Waiting::default(), Breaker::default());
+        Self { waiting, running: 0, stalled: 0, breaker, in_ring: false }
     }
 }
 
 impl<T> Lane<T> {
+    /// Whether it waits for nothing but a slot.
     fn is_runnable(&self, limits: Limits, now: Instant) -> bool {
-        !self.waiting.is_empty()
-            && self.running < limits.per_key
+        self.waiting.len > 0
+            && self.running + self.stalled < limits.per_key
             && self.breaker.gate(now) == Gate::Run
     }
+}
+
+/// An item that may run.
+#[derive(Debug)]
+pub(super) struct New<T> {
+    pub(super) item: T,
+    pub(super) tenant: TenantOrd,
+    /// How many of its tenant run while one of another with weight 1 does, > 0.
+    pub(super) weight: u32,
 }
 
 /// What is handed back instead of being run.
@@ -48,13 +137,21 @@ pub(super) struct Parked<T> {
     pub(super) until: Instant,
 }
 
+/// What an item that runs holds until it has ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    tenant: TenantOrd,
+    /// Its outcome decides whether the sink is well again.
+    probe: bool,
+    /// It has left its slot.
+    stalled: bool,
+}
+
 /// An item to run.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Started<K, T> {
-    pub(super) key: K,
+pub(super) struct Started<T> {
     pub(super) item: T,
-    /// Its outcome decides whether the sink is well again.
-    pub(super) probe: bool,
+    pub(super) place: Place,
 }
 
 #[derive(Debug)]
@@ -62,9 +159,13 @@ pub(super) struct Queues<K, T> {
     limits: Limits,
     policy: BreakerPolicy,
     lanes: BTreeMap<K, Lane<T>>,
+    /// Lanes that wait for nothing but a slot.
     ring: VecDeque<K>,
     waiting: usize,
     running: usize,
+    /// By tenant, those in slots.
+    by_tenant: BTreeMap<TenantOrd, usize>,
+    stalled: usize,
 }
 
 impl<K: Clone + Ord, T> Queues<K, T> {
@@ -76,6 +177,8 @@ impl<K: Clone + Ord, T> Queues<K, T> {
             ring: VecDeque::new(),
             waiting: 0,
             running: 0,
+            by_tenant: BTreeMap::new(),
+            stalled: 0,
         }
     }
 
@@ -88,54 +191,105 @@ impl<K: Clone + Ord, T> Queues<K, T> {
     }
 
     /// Takes an item on, or hands it back if its sink is left alone.
-    pub(super) fn push(&mut self, key: &K, item: T, now: Instant) -> Option<Parked<T>> {
+    pub(super) fn push(&mut self, key: &K, new: New<T>, now: Instant) -> Option<Parked<T>> {
+        let New { item, tenant, weight } = new;
         if let Some(until) = self.parked_until(key, now) {
             return Some(Parked { items: vec![item], until });
         }
-        self.lanes.entry(key.clone()).or_default().waiting.push_back(item);
+        self.lanes.entry(key.clone()).or_default().waiting.push(item, tenant, weight);
         self.waiting += 1;
         self.enter_ring(key, now);
         None
     }
 
     /// The next item to run, if there is one and room for it.
-    pub(super) fn start(&mut self, now: Instant) -> Option<Started<K, T>> {
+    pub(super) fn start(&mut self, now: Instant) -> Option<Started<T>> {
         if self.running >= self.limits.total {
             return None;
         }
-        while let Some(key) = self.ring.pop_front() {
-            let Some(lane) = self.lanes.get_mut(&key) else { continue };
-            lane.in_ring = false;
-            if !lane.is_runnable(self.limits, now) {
-                continue;
+        // Once around: who is passed over has slots, and waits for another.
+        for _ in 0..self.ring.len() {
+            let key = self.ring.pop_front()?;
+            if let Some(started) = self.start_of(&key, now) {
+                return Some(started);
             }
-            let Some(item) = lane.waiting.pop_front() else { continue };
+        }
+        None
+    }
+
+    fn start_of(&mut self, key: &K, now: Instant) -> Option<Started<T>> {
+        let (limits, running) = (self.limits, self.running);
+        let lane = self.lanes.get_mut(key)?;
+        lane.in_ring = false;
+        if !lane.is_runnable(limits, now) {
+            return None;
+        }
+        let held = |tenant| self.by_tenant.get(&tenant).copied().unwrap_or(0);
+        let popped = if limits.may_take(running, lane.running) {
+            lane.waiting.pop(|tenant| limits.may_take(running, held(tenant)))
+        } else {
+            None
+        };
+        let started = popped.map(|(tenant, item)| {
             let probe = lane.breaker.begin();
             lane.running += 1;
             self.waiting -= 1;
             self.running += 1;
-            self.enter_ring(&key, now);
-            return Some(Started { key, item, probe });
+            *self.by_tenant.entry(tenant).or_default() += 1;
+            Started { item, place: Place { tenant, probe, stalled: false } }
+        });
+        self.enter_ring(key, now);
+        started
+    }
+
+    /// An item takes long: it goes on without its slot, if it is not one too many already. True if it does.
+    pub(super) fn stall(&mut self, key: &K, place: &mut Place, now: Instant) -> bool {
+        let Some(lane) = self.lanes.get_mut(key) else { return false };
+        if place.stalled || !self.limits.may_take(self.stalled, lane.stalled) {
+            return place.stalled;
         }
-        None
+        lane.running = lane.running.saturating_sub(1);
+        lane.stalled += 1;
+        self.stalled += 1;
+        place.stalled = true;
+        self.leave_slot(place.tenant);
+        self.enter_ring(key, now);
+        true
     }
 
     /// An item has run. Hands back what waits for the sink if that opened its breaker.
     pub(super) fn end(
         &mut self,
         key: &K,
-        probe: bool,
+        place: &Place,
         answer: Answer,
         now: Instant,
     ) -> Option<Parked<T>> {
         let lane = self.lanes.get_mut(key)?;
-        lane.running = lane.running.saturating_sub(1);
-        self.running = self.running.saturating_sub(1);
-        let opened = lane.breaker.end(probe, answer, &self.policy, now);
-        let parked = opened.map(|until| Parked { items: lane.waiting.drain(..).collect(), until });
+        if place.stalled {
+            lane.stalled = lane.stalled.saturating_sub(1);
+            self.stalled = self.stalled.saturating_sub(1);
+        } else {
+            lane.running = lane.running.saturating_sub(1);
+        }
+        let opened = lane.breaker.end(place.probe, answer, &self.policy, now);
+        let parked = opened.map(|until| Parked { items: lane.waiting.take(), until });
         self.waiting -= parked.as_ref().map_or(0, |parked| parked.items.len());
+        if !place.stalled {
+            self.leave_slot(place.tenant);
+        }
         self.enter_ring(key, now);
         parked
+    }
+
+    fn leave_slot(&mut self, tenant: TenantOrd) {
+        self.running = self.running.saturating_sub(1);
+        if let Some(running) = self.by_tenant.get_mut(&tenant) {
+            *running = running.saturating_sub(1);
+            if *running == 0 {
+                self.by_tenant.remove(&tenant);
+            }
+        }
     }
 
     fn enter_ring(&mut self, key: &K, now: Instant) {
@@ -150,8 +304,14 @@ impl<K: Clone + Ord, T> Queues<K, T> {
         self.waiting
     }
 
+    /// In slots: what will end soon.
     pub(super) fn running(&self) -> usize {
         self.running
+    }
+
+    /// Beside them.
+    pub(super) fn stalled(&self) -> usize {
+        self.stalled
     }
 
     /// Sinks whose breaker is open.
@@ -161,90 +321,4 @@ impl<K: Clone + Ord, T> Queues<K, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::super::DispatchConfig;
-    use super::*;
-
-    type Q = Queues<&'static str, u32>;
-
-    fn queues(total: usize, per_key: usize) -> Q {
-        let config = DispatchConfig { breaker_failures: 2, ..DispatchConfig::default() };
-        Queues::new(Limits { total, per_key }, BreakerPolicy::new(&config))
-    }
-
-    fn started(queues: &mut Q, now: Instant) -> Vec<u32> {
-        std::iter::from_fn(|| queues.start(now)).map(|started| started.item).collect()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn sinks_take_turns_however_much_waits_for_one_of_them() {
-        let (mut queues, now) = (queues(100, 100), Instant::now());
-        for (key, item) in [("a", 1), ("a", 2), ("a", 3), ("a", 4), ("b", 11), ("c", 21), ("b", 12)]
-        {
-            assert_eq!(queues.push(&key, item, now), None);
-        }
-        assert_eq!(started(&mut queues, now), [1, 11, 21, 2, 12, 3, 4]);
-        assert_eq!((queues.waiting(), queues.running()), (0, 7));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn no_more_run_than_allowed_in_all_and_to_one_sink() {
-        let (mut queues, now) = (queues(3, 2), Instant::now());
-        for item in 1..=4 {
-            queues.push(&"a", item, now);
-        }
-        queues.push(&"b", 11, now);
-        queues.push(&"b", 12, now);
-        assert_eq!(started(&mut queues, now), [1, 11, 2]);
-        queues.end(&"b", false, Answer::Ok, now);
-        assert_eq!(started(&mut queues, now), [12], "a is at its limit");
-        queues.end(&"a", false, Answer::Ok, now);
-        assert_eq!(started(&mut queues, now), [3]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_sink_that_fails_is_handed_everything_back_and_tried_with_one_probe_later() {
-        let (mut queues, now) = (queues(10, 10), Instant::now());
-        let until = now + Duration::from_secs(30);
-        for item in 1..=4 {
-            queues.push(&"a", item, now);
-        }
-        queues.start(now);
-        queues.start(now);
-        assert_eq!(queues.end(&"a", false, Answer::Failed, now), None);
-        let parked = queues.end(&"a", false, Answer::Failed, now);
-        assert_eq!(parked, Some(Parked { items: vec![3, 4], until }));
-        assert_eq!(queues.push(&"a", 5, now), Some(Parked { items: vec![5], until }));
-        assert_eq!((queues.waiting(), queues.running(), queues.breakers_open()), (0, 0, 1));
-        queues.push(&"a", 6, until);
-        queues.push(&"a", 7, until);
-        queues.push(&"a", 8, until);
-        let probe = Started { key: "a", item: 6, probe: true };
-        assert_eq!(queues.start(until), Some(probe));
-        assert_eq!(queues.start(until), None);
-        assert_eq!(queues.end(&"a", true, Answer::Ok, until), None);
-        assert_eq!(started(&mut queues, until), [7, 8]);
-        assert_eq!(queues.breakers_open(), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_failed_probe_hands_back_what_waited_for_it() {
-        let (mut queues, now) = (queues(10, 10), Instant::now());
-        queues.push(&"a", 1, now);
-        queues.push(&"a", 2, now);
-        queues.start(now);
-        queues.start(now);
-        queues.end(&"a", false, Answer::Failed, now);
-        queues.end(&"a", false, Answer::Failed, now);
-        let later = now + Duration::from_secs(30);
-        queues.push(&"a", 3, later);
-        queues.push(&"a", 4, later);
-        queues.start(later);
-        let until = later + Duration::from_secs(60);
-        let parked = queues.end(&"a", true, Answer::Failed, later);
-        assert_eq!(parked, Some(Parked { items: vec![4], until }));
-        assert_eq!(queues.start(later), None);
-    }
-}
+mod tests;

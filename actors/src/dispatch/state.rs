@@ -10,6 +10,7 @@ use tracing::{info, warn};
 
 use super::attempts::{Attempts, AttemptsArgs};
 use super::breaker::BreakerPolicy;
+use super::canary;
 use super::claim::{ClaimContext, ClaimReport, Claims};
 use super::flush::Outcomes;
 use super::held::Held;
@@ -47,6 +48,9 @@ const LAST_WRITE: Duration = Duration::from_secs(1);
 
 /// How often a stop writes what has ended meanwhile.
 const DRAIN_STEP: Duration = Duration::from_millis(10);
+
+/// Tenants whose claimed rows are told.
+const TENANTS_SHOWN: usize = 32;
 
 /// How far a turn came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +101,7 @@ impl DispatchState {
         let limits = Limits {
             total: config.concurrency.max(1),
             per_key: config.sink_concurrency.unwrap_or(config.concurrency).max(1),
+            share_percent: canary::share_percent(config.tenants.share_percent),
         };
         let attempts = Attempts::new(AttemptsArgs {
             queues: Queues::new(limits, BreakerPolicy::new(config)),
@@ -105,6 +110,7 @@ impl DispatchState {
             events: Arc::clone(&args.events),
             owner: myself.clone(),
         });
+        let claims = Claims::new(config);
         let retry = RetryPolicy::from(config.retry);
         let attempt_timeout_ms = config.attempt_timeout_ms;
         Self {
@@ -115,7 +121,7 @@ impl DispatchState {
             writing: Writing::new(args.store.clone()),
             held: Held::default(),
             outcomes: Outcomes::default(),
-            claims: Claims::new(),
+            claims,
             sweep: Sweep::default(),
             started: false,
             look: true,
@@ -172,6 +178,7 @@ impl DispatchState {
         }
         self.next_housekeeping = now + HOUSEKEEPING;
         self.housekeepings += 1;
+        self.args.handle.tenants.send_replace(self.held.most(TENANTS_SHOWN).into());
         if self.housekeepings.is_multiple_of(SWEEP_EVERY) {
             self.sweep.begin();
         }
@@ -272,7 +279,9 @@ impl DispatchState {
     }
 
     fn wants_to_claim(&self) -> bool {
-        let looks = self.look && (Instant::now() >= self.look_after || self.held.total().rows == 0);
+        // What hangs is no company for a row that comes now.
+        let is_alone = || self.held.total().rows <= self.attempts.hanging();
+        let looks = self.look && (Instant::now() >= self.look_after || is_alone());
         let wants = looks || self.more || self.clock.now_ms() >= self.next_look_ms;
         wants && self.has_room()
     }

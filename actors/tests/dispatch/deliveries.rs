@@ -92,7 +92,7 @@ async fn many_hooks_are_each_delivered_once_and_no_more_than_allowed_at_once() {
     let mut each: Vec<_> = (0..3_000).map(|ix| format!("acme{ix} #1")).collect();
     each.sort();
     assert_eq!(attempts, each);
-    assert_eq!(world.probe().script.in_flight_max(), 32);
+    assert_eq!(world.probe().script.in_flight_max(), 28, "of 32: the rest is for another");
     assert_eq!((world.hooks(), world.index().as_str()), (0, ""));
     world.is_sound();
     stop(node).await;

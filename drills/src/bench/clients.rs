@@ -263,8 +263,8 @@ fn is_created(answer: &[u8]) -> bool {
     answer.starts_with(b"HTTP/1.1 201 ")
 }
 
-/// Bytes of the whole answer, once its head is there.
-fn answer_length(answer: &[u8]) -> io::Result<Option<usize>> {
+/// Bytes of the whole answer, or request, once its head is there.
+pub(super) fn answer_length(answer: &[u8]) -> io::Result<Option<usize>> {
     const NAME: &[u8] = b"content-length:";
     let Some(head) = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
         return Ok(None);

@@ -8,7 +8,9 @@ pub mod floor;
 mod histogram;
 mod ingest;
 mod machine;
+mod node;
 mod process;
+pub mod queue;
 mod requests;
 
 use std::fmt;
@@ -28,11 +30,18 @@ pub struct Bench {
 }
 
 /// Every bench there is.
-pub const BENCHES: [Bench; 1] = [Bench {
-    name: "ingest",
-    what: "acked hooks against bare HTTP, a bare store and a bare fsync: CPU a hook, rate, latency, fsyncs",
-    run: ingest::run,
-}];
+pub const BENCHES: [Bench; 2] = [
+    Bench {
+        name: "ingest",
+        what: "acked hooks against bare HTTP, a bare store and a bare fsync: CPU a hook, rate, latency, fsyncs",
+        run: ingest::run,
+    },
+    Bench {
+        name: "queue",
+        what: "hooks on a store with millions of rows against an empty one: CPU a hook, scans, dead letters, memory",
+        run: queue::run,
+    },
+];
 
 /// How a bench is run. What is unset is the bench's own default.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +52,8 @@ pub struct BenchOptions {
     pub seconds: Option<u64>,
     /// Connections of the load.
     pub connections: Option<usize>,
+    /// Rows of a store that is called large.
+    pub rows: Option<u64>,
     /// Where the stores are made, on the disk that is to be measured. Unset: below the working directory.
     pub directory: Option<PathBuf>,
 }
@@ -112,9 +123,27 @@ impl fmt::Display for BenchReport {
     }
 }
 
+/// The middle of the values, or the mean of the two in the middle; no number for none.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    let upper = values.get(middle).copied().unwrap_or(f64::NAN);
+    if values.len() % 2 == 1 {
+        return upper;
+    }
+    values.get(middle.wrapping_sub(1)).map_or(upper, |lower| f64::midpoint(*lower, upper))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(Vec::new()).is_nan());
+    }
 
     #[test]
     fn a_report_is_text_and_then_one_line_of_json() {

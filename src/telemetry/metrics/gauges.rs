@@ -1,11 +1,17 @@
 //! The state gauges, sampled every `admin.gauge_interval_ms`. What a probe could not read is not set: the gauge keeps
 //! its last value, and is absent while there has been none.
 
+use std::sync::atomic::AtomicU64;
+
 use ankusa_actors::ports::StoreStats;
+use prometheus_client::metrics::gauge::Gauge;
 
 use super::Registrar;
-use super::series::{Sampled, SampledAge};
+use super::series::{Family, Sampled, SampledAge};
 use super::store_gauges::{RoomGauges, RoomSeries, StoreGauges};
+
+/// One that is known whenever its series is there.
+type Count = Gauge<u64, AtomicU64>;
 
 /// The queue's counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +62,7 @@ pub struct Gauges {
     dispatch_claimed_bytes: Sampled,
     dispatch_runnable: Sampled,
     dispatch_breakers_open: Sampled,
+    dispatch_tenant_inflight: Family<Count>,
 }
 
 impl Gauges {
@@ -94,6 +101,11 @@ impl Gauges {
             dispatch_breakers_open: gauge(
                 "ankusa_dispatch_breakers_open",
                 "Sinks left alone for a while",
+            ),
+            dispatch_tenant_inflight: to.add(
+                "ankusa_dispatch_tenant_inflight",
+                "Deliveries of a tenant claimed and not finished, of the tenants that have the most",
+                Family::new(Count::default),
             ),
             queue_oldest_due_age: to.add(
                 "ankusa_queue_oldest_due_age_seconds",
@@ -135,5 +147,15 @@ impl Gauges {
         self.dispatch_claimed_bytes.set(dispatch.claimed_bytes);
         self.dispatch_runnable.set(dispatch.runnable);
         self.dispatch_breakers_open.set(dispatch.breakers_open);
+    }
+
+    /// Tenants and their claimed deliveries; the series of others end.
+    pub fn set_tenants(&self, inflight: impl IntoIterator<Item = (String, u64)>) {
+        let series = inflight.into_iter().map(|(tenant, rows)| {
+            let gauge = Count::default();
+            gauge.set(rows);
+            (tenant, gauge)
+        });
+        self.dispatch_tenant_inflight.replace("tenant", series);
     }
 }

@@ -34,6 +34,12 @@ impl<M: Clone> Family<M> {
         series.entry(labels).or_insert_with(self.make).clone()
     }
 
+    /// These series, by the value of their one label, and no others.
+    pub(super) fn replace(&self, label: &'static str, all: impl IntoIterator<Item = (String, M)>) {
+        let all = all.into_iter().map(|(value, metric)| (vec![(label, value)], metric)).collect();
+        *self.series.write().unwrap_or_else(PoisonError::into_inner) = all;
+    }
+
     /// The series with these labels, if there is one.
     pub(super) fn find<const N: usize>(&self, labels: [(&'static str, &str); N]) -> Option<M> {
         let labels: Vec<Label> = labels.map(|(name, value)| (name, value.to_owned())).into();

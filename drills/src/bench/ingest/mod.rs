@@ -4,7 +4,6 @@
 //! three put together; then the node. Every figure that is held against a bar is a ratio of two measured in one run. CPU
 //! time a hook is the figure to trust on a machine that others use too.
 
-mod node;
 mod report;
 mod round;
 
@@ -14,10 +13,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::machine;
+use super::node::{Node, Serves};
 use super::requests::Requests;
 use super::{BenchOptions, BenchReport};
 use crate::drill::{CannotInject, OrCannot};
-use node::Node;
 use report::Rounds;
 use round::Setup;
 
@@ -65,7 +64,7 @@ pub(super) fn run(options: &BenchOptions) -> Result<BenchReport, CannotInject> {
 /// The store of a node that was started once: the floors take its options.
 fn store_of_the_node(directory: &Path) -> Result<PathBuf, CannotInject> {
     std::fs::create_dir(directory).or_cannot(format_args!("make {}", directory.display()))?;
-    Ok(Node::start(directory)?.store().to_owned())
+    Ok(Node::start(directory, Serves::AcksAndObligations)?.store().to_owned())
 }
 
 fn what_is_measured(setup: &Setup) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use super::round::{Peak, Round};
 use crate::bench::histogram::Histogram;
-use crate::bench::{Bar, Side};
+use crate::bench::{Bar, Side, median};
 
 /// The rounds of one run.
 pub(super) struct Rounds<'a>(pub(super) &'a [Round]);
@@ -146,30 +146,12 @@ impl Rounds<'_> {
     }
 }
 
-/// The middle of the values, or the mean of the two in the middle; no number for none.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let upper = values.get(middle).copied().unwrap_or(f64::NAN);
-    if values.len() % 2 == 1 {
-        return upper;
-    }
-    values.get(middle.wrapping_sub(1)).map_or(upper, |lower| f64::midpoint(*lower, upper))
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
     use crate::bench::floor::Spent;
-
-    #[test]
-    fn the_median_is_the_middle() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert!(median(Vec::new()).is_nan());
-    }
 
     fn times(millis: u64) -> Histogram {
         let mut times = Histogram::default();

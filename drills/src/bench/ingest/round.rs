@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::node::{Counted, Node};
 use crate::bench::clients::{self, Answers, Pace, Plan};
 use crate::bench::floor::{Floor, Spent, fsync};
 use crate::bench::histogram::Histogram;
+use crate::bench::node::{Counted, Node, Serves};
 use crate::bench::process::Process;
 use crate::bench::requests::Requests;
 use crate::drill::{CannotInject, OrCannot};
@@ -73,7 +73,7 @@ impl Setup {
         let store = self.store()?;
         let (end_to_end_low, end_to_end, end_to_end_half) = self.end_to_end()?;
         let directory = Fresh::below(&self.directory, "node")?;
-        let node = Node::start(&directory.0)?;
+        let node = Node::start(&directory.0, Serves::AcksAndObligations)?;
         // What a disk does changes by the second: the low load is held against what it did just before and just after.
         let mut fsync = self.fsync()?;
         let node_low = self.load(node.http_port, 1, Pace::Closed, || node.cpu())?.latency;

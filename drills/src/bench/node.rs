@@ -1,5 +1,4 @@
-//! The node under the bench: roles edge and storage, one source that verifies as GitHub signs, one sink whose rows are
-//! written and never delivered.
+//! A node under a bench: one source that verifies as GitHub signs, one sink, and what it is to do with its hooks.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,8 +7,8 @@ use bytes::Bytes;
 use hyper::{Method, StatusCode};
 use serde_json::json;
 
-use crate::bench::process::{Process, free_port};
-use crate::bench::requests::SOURCE;
+use super::process::{Process, free_port};
+use super::requests::SOURCE;
 use crate::drill::{CannotInject, OrCannot};
 use crate::http::Connection;
 use crate::load::{PREFIX, SECRET};
@@ -23,6 +22,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Wait between two looks at a node that is starting.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// What the node does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Serves {
+    /// Roles edge and storage: rows and archive obligations are written, and nothing is delivered.
+    AcksAndObligations,
+    /// Role edge alone: rows are written and nothing is delivered.
+    Acks,
+    /// Roles edge and dispatch: hooks are delivered to this port, and gone.
+    Deliveries { sink_port: u16 },
+}
 
 /// A node that is ready.
 pub(super) struct Node {
@@ -44,12 +54,12 @@ pub(super) struct Counted {
 
 impl Node {
     /// Starts one on an empty store in `directory`, which must exist.
-    pub(super) fn start(directory: &Path) -> Result<Self, CannotInject> {
+    pub(super) fn start(directory: &Path, serves: Serves) -> Result<Self, CannotInject> {
         let (http_port, admin_port) = (free_port()?, free_port()?);
         let data_dir = directory.join("data");
         let config = directory.join("ankusa.yml");
         // JSON is YAML.
-        std::fs::write(&config, configuration(&data_dir, http_port, admin_port))
+        std::fs::write(&config, configuration(&data_dir, http_port, admin_port, serves))
             .or_cannot("write the node's configuration")?;
         let arguments = [COMMAND, "start", "--config", &config.display().to_string()];
         let log = directory.join("node.log");
@@ -127,17 +137,26 @@ fn sample(text: &str, name: &str) -> Option<f64> {
     line.rsplit(' ').next()?.parse().ok()
 }
 
-fn configuration(data_dir: &Path, http_port: u16, admin_port: u16) -> String {
+fn configuration(data_dir: &Path, http_port: u16, admin_port: u16, serves: Serves) -> String {
+    let (roles, sink_port): (&[&str], u16) = match serves {
+        // Nobody listens there, and nobody is to: no role delivers.
+        Serves::AcksAndObligations => (&["edge", "storage"], 9),
+        Serves::Acks => (&["edge"], 9),
+        Serves::Deliveries { sink_port } => (&["edge", "dispatch"], sink_port),
+    };
     json!({
-        "node": {"data_dir": data_dir, "roles": ["edge", "storage"]},
+        "node": {"data_dir": data_dir, "roles": roles},
         "log": {"level": "warning"},
         "http": {"ip": "127.0.0.1", "port": http_port, "prefix": PREFIX},
         "admin": {"port": admin_port},
         "egress": {"allow_private": true, "allow_http": true},
         "sources": {SOURCE: {
             "verify": {"type": "github", "secret": SECRET},
-            // Nobody listens there, and nobody is to: no role delivers.
-            "sinks": [{"type": "http", "url": "http://127.0.0.1:9/", "allow_unsigned": true}],
+            "sinks": [{
+                "type": "http",
+                "url": format!("http://127.0.0.1:{sink_port}/"),
+                "allow_unsigned": true,
+            }],
         }},
     })
     .to_string()

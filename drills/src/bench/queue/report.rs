@@ -1,0 +1,106 @@
+//! What was measured, as text and against the bars.
+
+use std::fmt;
+
+use super::delivery::KeptUp;
+use crate::bench::{Bar, Side, median};
+
+/// What the memory of a node may be with a large queue: its block cache and its memtables, both at their defaults, and
+/// this much for everything else.
+const REST_MIB: f64 = 256.0;
+const CACHE_MIB: f64 = 64.0;
+const MEMTABLES_MIB: f64 = 256.0;
+
+/// Of one load.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cost {
+    pub(super) cpu_us: f64,
+    pub(super) per_second: f64,
+    pub(super) rss_bytes: u64,
+}
+
+/// The same load with and without what makes it dear, in turns.
+#[derive(Clone, Debug)]
+pub(super) struct Times<T = Cost> {
+    pub(super) without: Vec<T>,
+    pub(super) with: Vec<T>,
+}
+
+impl<T> Default for Times<T> {
+    fn default() -> Self {
+        Self { without: Vec::new(), with: Vec::new() }
+    }
+}
+
+impl<T> Times<T> {
+    /// The median of the rounds' own ratios.
+    fn ratio(&self, of: impl Fn(&T) -> f64) -> f64 {
+        let rounds = self.with.iter().zip(&self.without);
+        median(rounds.map(|(with, without)| of(with) / of(without)).collect())
+    }
+}
+
+impl Times {
+    fn cpu_ratio(&self) -> f64 {
+        self.ratio(|cost| cost.cpu_us)
+    }
+
+    fn rss_mib(&self) -> f64 {
+        let most = self.with.iter().map(|cost| cost.rss_bytes).max().unwrap_or(u64::MAX);
+        (most >> 10) as f64 / 1_024.0
+    }
+}
+
+impl fmt::Display for Times {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cpu = |costs: &[Cost]| {
+            let each = costs.iter().map(|cost| format!("{:.1}", cost.cpu_us));
+            each.collect::<Vec<_>>().join(" ")
+        };
+        let rate = |costs: &[Cost]| median(costs.iter().map(|cost| cost.per_second).collect());
+        write!(
+            out,
+            "CPU us a hook {} against {}, ratio {:.2}; {:.0}/s against {:.0}/s; memory at most {:.0} MiB",
+            cpu(&self.with),
+            cpu(&self.without),
+            self.cpu_ratio(),
+            rate(&self.with),
+            rate(&self.without),
+            self.rss_mib()
+        )
+    }
+}
+
+/// Everything that is held against a bar.
+#[derive(Debug, Default)]
+pub(super) struct Measured {
+    pub(super) interleaved: Times,
+    /// By past, and whether the hooks were delivered too.
+    pub(super) costs: Vec<(&'static str, bool, Times)>,
+    /// Of the scans from a start to the first delivery together, and of one later on, in microseconds.
+    pub(super) scans: Times<(f64, f64)>,
+    pub(super) dead_page_ms: f64,
+    pub(super) kept_up: Option<KeptUp>,
+}
+
+impl Measured {
+    pub(super) fn bars(&self) -> Vec<Bar> {
+        let at_most = |name: &str, value, bar| Bar::new(name, value, Side::AtMost, bar);
+        let mut bars =
+            vec![at_most("ack_cpu_1000_tenants_vs_one", self.interleaved.cpu_ratio(), 1.5)];
+        for (past, delivered, times) in &self.costs {
+            let what = if *delivered { "delivered" } else { "ack" };
+            bars.push(at_most(&format!("{what}_cpu_{past}_vs_empty"), times.cpu_ratio(), 1.2));
+        }
+        let pending = self.costs.iter().filter(|(past, ..)| *past == "pending");
+        let rss_mib = pending.map(|(.., times)| times.rss_mib()).fold(f64::NAN, f64::max);
+        bars.push(at_most("rss_mib_pending", rss_mib, CACHE_MIB + MEMTABLES_MIB + REST_MIB));
+        let (first, warm) =
+            (self.scans.ratio(|(first, _)| *first), self.scans.ratio(|(_, warm)| *warm));
+        bars.push(at_most("claim_scan_passed_warm_vs_empty", warm, 2.0));
+        bars.push(at_most("claim_scans_passed_after_restart_vs_empty", first, 2.0));
+        bars.push(at_most("dead_letters_first_page_ms", self.dead_page_ms, 50.0));
+        bars.extend(self.kept_up.iter().flat_map(KeptUp::bars));
+        bars
+    }
+}

@@ -1,0 +1,286 @@
+//! One tenant floods the node for a sink that hangs; another goes on as before.
+//!
+//! A hook of the quiet tenant is sent every few milliseconds and timed from its request to its arrival at the sink, first
+//! alone and then beside a backlog of the loud one, which grows on. A node that lets the loud one have every place keeps
+//! the quiet one waiting for an attempt timeout at a time. How much slower it got is reported; what is held against it is
+//! far above what a busy machine does by itself, and far below that.
+
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, sleep_until};
+
+use crate::drill::{CannotInject, DrillOptions, OrCannot, Report};
+use crate::http::Connection;
+use crate::load::{PATIENCE, PREFIX, SECRET, sign};
+use crate::node::NodeSetup;
+use crate::scratch::Scratch;
+use crate::stage::on_a_runtime;
+use crate::timings::millis;
+
+/// How long each half is, unless asked otherwise.
+const MEASURED: Duration = Duration::from_secs(4);
+
+/// Between two hooks of the quiet tenant.
+const EVERY: Duration = Duration::from_millis(10);
+
+/// What the loud tenant has waiting when the second half begins.
+const BACKLOG: usize = 10_000;
+
+/// Clients that make it.
+const FLOOD: usize = 32;
+
+/// Between two hooks of each of them while the other is timed: the flood goes on, and leaves the cores to what is drilled.
+const TRICKLE: Duration = Duration::from_millis(250);
+
+/// Longest wait for the last hook of the quiet tenant.
+const ARRIVED_WITHIN: Duration = Duration::from_secs(60);
+
+/// As many times slower than alone the quiet tenant's hooks may be, the median and the 99th percentile.
+const SLOWER_MAX: f64 = 10.0;
+
+/// And not before they are this slow at all: a fraction of the time for which a place can be held.
+const SLOW: Duration = Duration::from_millis(250);
+
+/// Runs the drill.
+///
+/// # Errors
+/// When the drill could not do what it is about.
+pub fn run(options: &DrillOptions) -> Result<Report, CannotInject> {
+    on_a_runtime(async {
+        let mut report = Report::new("noisy_neighbour", options.seed);
+        let scratch = Scratch::on_disk()?;
+        let data_dir = scratch.subdirectory("data")?;
+        let (quick, hanging) = (Sink::start(true).await?, Sink::start(false).await?);
+        let source = |tenant: &str, sink: &Sink| {
+            json!({
+                "tenant": tenant,
+                "verify": {"type": "github", "secret": SECRET},
+                "sinks": [{"type": "http", "url": sink.url(), "allow_unsigned": true}],
+            })
+        };
+        let sources = json!({"quiet": source("quiet", &quick), "loud": source("loud", &hanging)});
+        let setup = NodeSetup::new(scratch.path(), &data_dir, &quick.url())?
+            .with_config(&json!({"sources": sources}))?;
+        let node = setup.start().await.or_cannot("start the node")?;
+        let measured = options.lasting.unwrap_or(MEASURED);
+        let port = setup.http_port();
+        let alone = quick.time(port, measured).await?;
+        flood(port, BACKLOG).await?;
+        let mut clients = JoinSet::new();
+        (0..FLOOD).for_each(|_| drop(clients.spawn(trickle(port))));
+        let beside = quick.time(port, measured).await?;
+        drop(clients);
+        judge(&mut report, &alone, &beside);
+        report.count("loud_attempts", hanging.arrived());
+        report.acked = u64::try_from(alone.len() + beside.len() + BACKLOG).unwrap_or(u64::MAX);
+        drop(node);
+        Ok(report)
+    })
+}
+
+/// Every time a hook of the quiet tenant took, in order of length; nothing for one that did not arrive.
+type Times = Vec<Option<Duration>>;
+
+fn judge(report: &mut Report, alone: &Times, beside: &Times) {
+    for (percent, name, told) in [
+        (50, "median", ["alone_p50_ms", "beside_p50_ms", "slower_p50"]),
+        (99, "99th percentile", ["alone_p99_ms", "beside_p99_ms", "slower_p99"]),
+    ] {
+        let of = |times: &Times| percentile(times, percent).unwrap_or(ARRIVED_WITHIN);
+        let (alone, beside) = (of(alone), of(beside));
+        let slower = beside.as_secs_f64() / alone.as_secs_f64().max(0.001);
+        let [alone_ms, beside_ms, ratio] = told;
+        report.count(alone_ms, tenths(alone));
+        report.count(beside_ms, tenths(beside));
+        report.count(ratio, (slower * 100.0).round() / 100.0);
+        if slower > SLOWER_MAX && beside > SLOW {
+            report.violated_by(format!(
+                "the {name} of the quiet tenant went from {} to {} ms",
+                millis(alone),
+                millis(beside)
+            ));
+        }
+    }
+    let missing = alone.iter().chain(beside).filter(|took| took.is_none()).count();
+    if missing > 0 {
+        report.violated_by(format!(
+            "{missing} hooks of the quiet tenant had not arrived after {ARRIVED_WITHIN:?}"
+        ));
+    }
+}
+
+/// Milliseconds to a tenth.
+fn tenths(time: Duration) -> f64 {
+    (time.as_secs_f64() * 10_000.0).round() / 10.0
+}
+
+fn percentile(times: &Times, percent: usize) -> Option<Duration> {
+    let at = (times.len() * percent).div_ceil(100).saturating_sub(1);
+    times.get(at).copied().flatten()
+}
+
+/// A server that notes when each hook arrived, and answers at once or not at all.
+struct Sink {
+    port: u16,
+    arrivals: Arc<Mutex<Vec<(usize, Instant)>>>,
+}
+
+impl Sink {
+    async fn start(answers: bool) -> Result<Self, CannotInject> {
+        let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await;
+        let listener = listener.or_cannot("listen as the sink")?;
+        let port = listener.local_addr().or_cannot("listen as the sink")?.port();
+        let arrivals = Arc::<Mutex<Vec<_>>>::default();
+        let notes = Arc::clone(&arrivals);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, answers, Arc::clone(&notes)));
+            }
+        });
+        Ok(Self { port, arrivals })
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/hooks", self.port)
+    }
+
+    fn arrived(&self) -> usize {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Sends hooks of the quiet tenant for a while and waits until each has arrived.
+    async fn time(&self, port: u16, measured: Duration) -> Result<Times, CannotInject> {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let mut connection = Connection::to_port(port).await.or_cannot("connect")?;
+        let (begun, mut sent) = (Instant::now(), Vec::new());
+        while begun.elapsed() < measured {
+            let next = Instant::now() + EVERY;
+            sent.push(Instant::now());
+            post(&mut connection, "quiet", sent.len() - 1).await?;
+            sleep_until(next.into()).await;
+        }
+        let last = Instant::now();
+        while self.arrived() < sent.len() && last.elapsed() < ARRIVED_WITHIN {
+            sleep(EVERY).await;
+        }
+        let arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut took: Times = vec![None; sent.len()];
+        for (number, at) in arrivals.iter() {
+            if let (Some(took), Some(sent)) = (took.get_mut(*number), sent.get(*number)) {
+                took.get_or_insert(at.saturating_duration_since(*sent));
+            }
+        }
+        took.sort_unstable_by_key(|took| took.unwrap_or(Duration::MAX));
+        Ok(took)
+    }
+}
+
+async fn serve(stream: TcpStream, answers: bool, notes: Arc<Mutex<Vec<(usize, Instant)>>>) {
+    let service = service_fn(|request: Request<Incoming>| {
+        let notes = Arc::clone(&notes);
+        async move {
+            let body = request.into_body().collect().await.map(|body| body.to_bytes());
+            let number = body.ok().and_then(|body| std::str::from_utf8(&body).ok()?.parse().ok());
+            let note = (number.unwrap_or(usize::MAX), Instant::now());
+            notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
+            if !answers {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+        }
+    });
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// Posts the hook with this number as its body, and takes nothing but a 201 for an answer.
+async fn post(
+    connection: &mut Connection,
+    source: &str,
+    number: usize,
+) -> Result<(), CannotInject> {
+    let body = number.to_string();
+    let (path, signature) = (format!("{PREFIX}/{source}"), sign(body.as_bytes()));
+    let headers = [("x-hub-signature-256", signature.as_str())];
+    let answer = connection.send(Method::POST, &path, &headers, Bytes::from(body), PATIENCE).await;
+    match answer.or_cannot("have a hook taken")?.status {
+        StatusCode::CREATED => Ok(()),
+        status => Err(CannotInject(format!("cannot have a hook taken: it was answered {status}"))),
+    }
+}
+
+/// Has `count` hooks of the loud tenant taken.
+async fn flood(port: u16, count: usize) -> Result<(), CannotInject> {
+    let mut clients = JoinSet::new();
+    for _ in 0..FLOOD {
+        clients.spawn(async move {
+            let mut connection = Connection::to_port(port).await.or_cannot("connect")?;
+            for number in 0..count.div_ceil(FLOOD) {
+                post(&mut connection, "loud", number).await?;
+            }
+            Ok::<_, CannotInject>(())
+        });
+    }
+    while let Some(ended) = clients.join_next().await {
+        ended.or_cannot("run a client")??;
+    }
+    Ok(())
+}
+
+async fn trickle(port: u16) -> Result<(), CannotInject> {
+    let mut connection = Connection::to_port(port).await.or_cannot("connect")?;
+    loop {
+        post(&mut connection, "loud", 0).await?;
+        sleep(TRICKLE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(each_ms: u64, last_ms: u64) -> Times {
+        let mut times = vec![Some(Duration::from_millis(each_ms)); 199];
+        times.extend([Some(Duration::from_millis(last_ms)); 3]);
+        times
+    }
+
+    fn verdict(alone: &Times, beside: &Times) -> String {
+        let mut report = Report::new("noisy_neighbour", 1);
+        judge(&mut report, alone, beside);
+        serde_json::to_string(&report).unwrap()
+    }
+
+    #[test]
+    fn ten_times_slower_is_a_violation_only_where_it_is_slow() {
+        let alone = times(2, 5);
+        for (beside, violated) in [
+            (times(2, 5), false),
+            (times(40, 90), false),
+            (times(2, 251), true),
+            (times(300, 300), true),
+        ] {
+            assert_eq!(verdict(&alone, &beside).contains("\"violated\""), violated);
+        }
+        assert!(!verdict(&times(200, 900), &times(900, 5_000)).contains("\"violated\""));
+    }
+
+    #[test]
+    fn a_hook_that_never_arrives_is_a_violation() {
+        let mut beside = times(2, 5);
+        beside.push(None);
+        assert!(verdict(&times(2, 5), &beside).contains("1 hooks of the quiet tenant"));
+    }
+}
