@@ -311,7 +311,7 @@ fn keys_that_bound_each_other_are_told_together() {
         ),
         (
             "dispatch: {tenants: {weights: {a/b: 2}}}",
-            "dispatch.tenants.weights.a/b: a tenant must be 1 to 64 of A-Z a-z 0-9 _ -",
+            "dispatch.tenants.weights.\"a/b\": a tenant must be 1 to 64 of A-Z a-z 0-9 _ -",
         ),
         ("admin: {port: 4000}", "admin.port must be another than http.port, got 4000"),
         (
