@@ -19,6 +19,7 @@ mod world;
 
 pub use plan::Plan;
 pub use shrink::shrink;
+pub use world::Plugged;
 
 /// How one run went.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -268,7 +268,8 @@ impl Settings {
         without_one(&self.differences()).iter().map(|less| Self::with(less).unwrap()).collect()
     }
 
-    fn with(differences: &Value) -> Result<Self, serde_json::Error> {
+    /// The defaults, but for what is given.
+    pub fn with(differences: &Value) -> Result<Self, serde_json::Error> {
         let mut all = serde_json::to_value(Self::default())?;
         overlay(&mut all, differences);
         serde_json::from_value(all)

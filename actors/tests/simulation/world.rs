@@ -88,9 +88,9 @@ impl Sink for JudgedSink {
 }
 
 /// The engine of one process: with the process gone it opens nothing any more.
-struct Plugged {
-    engine: LateEngine,
-    is_in: Arc<AtomicBool>,
+pub struct Plugged {
+    pub engine: LateEngine,
+    pub is_in: Arc<AtomicBool>,
 }
 
 #[async_trait]
