@@ -35,6 +35,7 @@ pub enum Step {
     CrashDispatch,
     Kill,
     CutPower,
+    /// The receivers of all attempts under way take them meanwhile.
     StopStart,
 }
 
@@ -119,7 +120,13 @@ impl Books {
                 }
             }
             Step::CutPower if loses_power => self.applied = self.durable.clone(),
-            Step::Kill | Step::CutPower | Step::StopStart => self.is_synced(),
+            Step::StopStart => {
+                for key in self.asked() {
+                    self.applied.remove(&key);
+                }
+                self.is_synced();
+            }
+            Step::Kill | Step::CutPower => self.is_synced(),
         }
     }
 

@@ -223,7 +223,11 @@ impl<D: Disk> World<D> {
             Step::CutPower => self.end(true),
             Step::StopStart => {
                 let node = self.node.take().unwrap();
-                assert!(self.runtime.block_on(node.stop(Duration::from_secs(900))));
+                node.announce_stop();
+                for (_, answer) in std::mem::take(&mut *self.asked.lock().unwrap()) {
+                    answer.send(Outcome::Ok).unwrap();
+                }
+                assert!(self.runtime.block_on(node.stop(Duration::from_secs(60))));
                 self.start();
             }
         }
