@@ -155,7 +155,7 @@ async fn the_tree_is_the_table() {
             "core/services one_for_one",
             "services/dispatch",
             "services/scrubber",
-        "services/recounter",
+            "services/recounter",
             "node/front one_for_one",
             "front/control",
             "front/admin",

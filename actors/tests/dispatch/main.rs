@@ -12,5 +12,6 @@ mod dlq;
 mod fairness;
 mod faults;
 mod markers;
+mod purge;
 mod retries;
 mod world;

@@ -91,6 +91,12 @@ impl DeadByTenantKey {
         starting_with(&Fields::<5>::tagged(Self::TAG).tenant(tenant).done(), Self::SIZE)
     }
 
+    /// A tenant's rows that died at `at_ms` or later.
+    pub fn since(tenant: TenantOrd, at_ms: u64) -> Range<Vec<u8>> {
+        let start = Fields::<13>::tagged(Self::TAG).tenant(tenant).u64(at_ms).done();
+        start.to_vec()..Self::of_tenant(tenant).end
+    }
+
     pub const fn dead(self) -> DeadKey {
         DeadKey { at_ms: self.at_ms, seq: self.seq, sink: self.sink }
     }
