@@ -73,7 +73,9 @@ impl PurgeCursor {
             PurgeState::Pending => DueKey::due_between(tenant, self.began_ms, self.began_ms).start,
             // Few, and in no order of time.
             PurgeState::Inflight => range(tenant, state).start,
-            PurgeState::Dead => DeadByTenantKey::since(tenant, self.began_ms).start,
+            PurgeState::Dead => {
+                DeadByTenantKey::died_between(tenant, self.began_ms, self.began_ms).start
+            }
         }
     }
 
