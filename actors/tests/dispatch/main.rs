@@ -14,4 +14,5 @@ mod faults;
 mod markers;
 mod purge;
 mod retries;
+mod states;
 mod world;
