@@ -59,7 +59,7 @@ pub fn recounted(
     });
     json!({
         "rows": counted.rows,
-        "wrong": wrong.collect::<Vec<_>>(),
+        "miscounts": wrong.collect::<Vec<_>>(),
         "wrong_counters": counted.wrong.len(),
         "repaired": repaired,
     })

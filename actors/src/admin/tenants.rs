@@ -80,7 +80,7 @@ impl Admin {
         let mut counted = self.counted(from, last.unwrap_or(from)).await?;
         let entries = tenants.into_iter().map(|(tenant, id)| {
             let fields = counted.remove(&tenant).unwrap_or_default();
-            json!({"tenant_id": id, "ordinal": tenant.0, "queue": named(&fields)})
+            of_tenant(&id, tenant, named(&fields))
         });
         let entries: Vec<Value> = entries.collect();
         let next = last.filter(|_| page.more).map(|last| TenantCursor(last).to_string());
@@ -90,8 +90,9 @@ impl Admin {
     /// `GET /v1/tenants/{tenant}/queue`: what it holds of one.
     pub async fn tenant_queue(&self, tenant_id: &str) -> Result<Value, AdminError> {
         let tenant = self.tenant(tenant_id)?;
-        let queue = self.counters(tenant).await?;
-        Ok(json!({"tenant_id": tenant_id, "ordinal": tenant.0, "queue": queue}))
+        let counted = self.counted(tenant, tenant).await?;
+        let fields = counted.get(&tenant).cloned().unwrap_or_default();
+        Ok(of_tenant(tenant_id, tenant, named(&fields)))
     }
 
     /// The ordinal of a tenant.
@@ -104,7 +105,7 @@ impl Admin {
     /// Every counter of one tenant, or of the node.
     pub(super) async fn counters(&self, tenant: TenantOrd) -> Result<Value, AdminError> {
         let counted = self.counted(tenant, tenant).await?;
-        Ok(named(&counted.get(&tenant).cloned().unwrap_or_default()))
+        Ok(Value::Object(named(&counted.get(&tenant).cloned().unwrap_or_default())))
     }
 
     /// Those of the tenants `first` to `last`. A counter that never moved is not stored.
@@ -129,10 +130,19 @@ impl Admin {
     }
 }
 
+/// Who a tenant is, and its counters beside that.
+fn of_tenant(id: &str, tenant: TenantOrd, counters: Map<String, Value>) -> Value {
+    let mut told = Map::new();
+    told.insert("tenant_id".to_owned(), json!(id));
+    told.insert("ordinal".to_owned(), json!(tenant.0));
+    told.extend(counters);
+    Value::Object(told)
+}
+
 /// All of them by their names, in their order.
-fn named(counts: &BTreeMap<Field, i64>) -> Value {
+fn named(counts: &BTreeMap<Field, i64>) -> Map<String, Value> {
     let fields = Field::ALL
         .into_iter()
         .map(|field| (field.as_str().to_owned(), json!(counts.get(&field).copied().unwrap_or(0))));
-    Value::Object(fields.collect::<Map<String, Value>>())
+    fields.collect()
 }
