@@ -281,8 +281,8 @@ async fn claim_rows(
     }
     writing.apply(ops.finish()).await?;
     canary::before_send(writing, &claimable).await?;
-    for job in claimable.jobs.drain(..) {
-        held.insert(&job.claimed);
+    for mut job in claimable.jobs.drain(..) {
+        job.ticket = held.insert(&job.claimed);
         let weight = weights.of(job.claimed.tenant);
         attempts.push(job, weight);
     }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use ractor::rpc::CallResult;
 use tokio::sync::watch;
 
-use super::DispatchMsg;
+use super::{DispatchMsg, PurgeChunk, PurgeStep};
 use crate::model::ids::TenantOrd;
+use crate::ports::KvError;
 use crate::supervision::{Doorbell, Slot};
 
 /// Where dispatch stands, as of a moment ago: for the gauges.
@@ -27,6 +29,16 @@ pub struct DispatchSnapshot {
 
 /// Tenants and how many rows of each are claimed and not finished, those with the most first.
 pub type TenantsInflight = Arc<[(TenantOrd, usize)]>;
+
+/// Why no chunk was removed, or it is not known.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum PurgeError {
+    /// It does not run, is between incarnations, or ended over it.
+    #[error("dispatch is not running")]
+    NotRunning,
+    #[error(transparent)]
+    Store(#[from] KvError),
+}
 
 /// Cheap to clone; survives restarts.
 #[derive(Clone)]
@@ -62,6 +74,20 @@ impl DispatchHandle {
     /// As of a second ago, and of the 32 tenants that hold the most: there can be any number.
     pub fn tenants_inflight(&self) -> TenantsInflight {
         Arc::clone(&self.tenants.borrow())
+    }
+
+    /// Removes a chunk of a tenant's rows: [`PurgeChunk`] says where to go on.
+    ///
+    /// # Errors
+    /// The chunk may have been removed all the same; asked for again, it removes what is left of it.
+    pub async fn purge(&self, step: PurgeStep) -> Result<PurgeChunk, PurgeError> {
+        let dispatch = self.slot.get().ok_or(PurgeError::NotRunning)?;
+        match dispatch.call(|reply| DispatchMsg::Purge(step, reply), None).await {
+            Ok(CallResult::Success(purged)) => Ok(purged?),
+            Ok(CallResult::Timeout | CallResult::SenderError) | Err(_) => {
+                Err(PurgeError::NotRunning)
+            }
+        }
     }
 
     /// Never waits for dispatch. Without one running, as it was last.

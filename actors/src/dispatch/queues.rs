@@ -86,6 +86,15 @@ impl<T> Waiting<T> {
         Some((tenant, item))
     }
 
+    fn forget(&mut self, is_gone: impl Fn(&T) -> bool) {
+        self.by_tenant.retain(|_, of_tenant| {
+            of_tenant.items.retain(|item| !is_gone(item));
+            !of_tenant.items.is_empty()
+        });
+        self.turns.retain(|turn| self.by_tenant.contains_key(&turn.tenant));
+        self.len = self.by_tenant.values().map(|of_tenant| of_tenant.items.len()).sum();
+    }
+
     fn take(&mut self) -> Vec<T> {
         let by_tenant = std::mem::take(self).by_tenant.into_values();
         by_tenant.flat_map(|of_tenant| of_tenant.items).collect()
@@ -297,6 +306,15 @@ impl<K: Clone + Ord, T> Queues<K, T> {
         if !lane.in_ring && lane.is_runnable(self.limits, now) {
             lane.in_ring = true;
             self.ring.push_back(key.clone());
+        }
+    }
+
+    /// Drops what waits and is not to run any more.
+    pub(super) fn forget(&mut self, is_gone: impl Fn(&T) -> bool) {
+        for lane in self.lanes.values_mut() {
+            let before = lane.waiting.len;
+            lane.waiting.forget(&is_gone);
+            self.waiting -= before - lane.waiting.len;
         }
     }
 

@@ -181,6 +181,23 @@ async fn a_sink_that_fails_is_handed_everything_back_and_tried_with_one_probe_la
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_forgotten_never_runs_and_holds_nobody_up() {
+    let (mut queues, now) = (queues(10, 10, 100), Instant::now());
+    for (key, tenant, item) in
+        [("a", ONE, 1), ("a", ONE, 2), ("a", TWO, 5), ("b", ONE, 11), ("c", ONE, 21)]
+    {
+        queues.push(&key, new(tenant, item), now);
+    }
+    queues.forget(|item| [1, 2, 21].contains(item));
+    assert_eq!((queues.waiting(), queues.running()), (2, 0));
+    queues.push(&"c", new(ONE, 22), now);
+    assert_eq!(started(&mut queues, now), [5, 11, 22]);
+    queues.push(&"a", new(ONE, 3), now);
+    queues.push(&"a", new(ONE, 4), now);
+    assert_eq!(started(&mut queues, now), [3, 4]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_probe_hands_back_what_waited_for_it() {
     let (mut queues, now) = (queues(10, 10, 100), Instant::now());
     queues.push(&"a", new(ONE, 1), now);
