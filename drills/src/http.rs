@@ -96,6 +96,8 @@ impl Connection {
         }
         let request = request.body(Full::new(body))?;
         let exchange = async {
+            // After an answer the connection is ready a moment later.
+            self.sender.ready().await.map_err(NoAnswer::NotSent)?;
             let sent = self.sender.try_send_request(request).await;
             let response = sent.map_err(|failed| match failed.message() {
                 Some(_) => NoAnswer::NotSent(failed.into_error()),

@@ -104,3 +104,51 @@ impl Measured {
         bars
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(ratio: f64, rss_mib: u64) -> Times {
+        let cost = |cpu_us| Cost { cpu_us, per_second: 1.0, rss_bytes: rss_mib << 20 };
+        // One round is spoilt.
+        Times {
+            without: vec![cost(10.0), cost(10.0), cost(1.0)],
+            with: vec![cost(10.0 * ratio), cost(10.0 * ratio), cost(100.0)],
+        }
+    }
+
+    #[test]
+    fn a_run_is_held_against_every_bar() {
+        let measured = Measured {
+            interleaved: times(1.5, 100),
+            costs: vec![
+                ("pending", false, times(1.1, 576)),
+                ("pending", true, times(1.3, 577)),
+                ("dead", false, times(1.2, 900)),
+            ],
+            scans: Times { without: vec![(100.0, 10.0)], with: vec![(300.0, 20.0)] },
+            dead_page_ms: 7.5,
+            kept_up: None,
+        };
+        let told: Vec<_> = measured
+            .bars()
+            .iter()
+            .map(|bar| (bar.name.clone(), bar.value, bar.bar, bar.pass))
+            .collect();
+        let bar = |name: &str, value, bar, pass| (name.to_owned(), value, bar, pass);
+        assert_eq!(
+            told,
+            [
+                bar("ack_cpu_1000_tenants_vs_one", 1.5, 1.5, true),
+                bar("ack_cpu_pending_vs_empty", 1.1, 1.2, true),
+                bar("delivered_cpu_pending_vs_empty", 1.3, 1.2, false),
+                bar("ack_cpu_dead_vs_empty", 1.2, 1.2, true),
+                bar("rss_mib_pending", 577.0, 576.0, false),
+                bar("claim_scan_passed_warm_vs_empty", 2.0, 2.0, true),
+                bar("claim_scans_passed_after_restart_vs_empty", 3.0, 2.0, false),
+                bar("dead_letters_first_page_ms", 7.5, 50.0, true),
+            ]
+        );
+    }
+}
