@@ -187,13 +187,17 @@ impl Bench {
 
     fn dead_letters(&mut self, store: &Path) -> Result<(), CannotInject> {
         let figures = self.run(store, &Part::DeadLetters { times: PAGES })?;
-        let Figures::DeadLetters { total, page_ms } = figures else { return Err(not_asked()) };
+        let Figures::DeadLetters { total, page_ms, filtered_ms } = figures else {
+            return Err(not_asked());
+        };
         let first = page_ms.first().copied().unwrap_or(f64::NAN);
-        let page = median(page_ms);
+        let (page, filtered) = (median(page_ms), median(filtered_ms));
         self.tell(format!(
-            "dead letters: {total} counted, first page {page:.2} ms, the first one after a start {first:.2} ms"
+            "dead letters: {total} counted, first page {page:.2} ms, the first one after a start {first:.2} ms, with a \
+             filter that none passes {filtered:.2} ms"
         ));
         self.measured.dead_page_ms = page;
+        self.measured.dead_filtered_ms = filtered;
         Ok(())
     }
 }

@@ -80,6 +80,7 @@ pub(super) struct Measured {
     /// Of the scans from a start to the first delivery together, and of one later on, in microseconds.
     pub(super) scans: Times<(f64, f64)>,
     pub(super) dead_page_ms: f64,
+    pub(super) dead_filtered_ms: f64,
     pub(super) kept_up: Option<KeptUp>,
 }
 
@@ -100,6 +101,7 @@ impl Measured {
         bars.push(at_most("claim_scan_passed_warm_vs_empty", warm, 2.0));
         bars.push(at_most("claim_scans_passed_after_restart_vs_empty", first, 2.0));
         bars.push(at_most("dead_letters_first_page_ms", self.dead_page_ms, 50.0));
+        bars.push(at_most("dead_letters_filtered_page_ms", self.dead_filtered_ms, 200.0));
         bars.extend(self.kept_up.iter().flat_map(KeptUp::bars));
         bars
     }
@@ -129,6 +131,7 @@ mod tests {
             ],
             scans: Times { without: vec![(100.0, 10.0)], with: vec![(300.0, 20.0)] },
             dead_page_ms: 7.5,
+            dead_filtered_ms: 201.0,
             kept_up: None,
         };
         let told: Vec<_> = measured
@@ -148,6 +151,7 @@ mod tests {
                 bar("claim_scan_passed_warm_vs_empty", 2.0, 2.0, true),
                 bar("claim_scans_passed_after_restart_vs_empty", 3.0, 2.0, false),
                 bar("dead_letters_first_page_ms", 7.5, 50.0, true),
+                bar("dead_letters_filtered_page_ms", 201.0, 200.0, false),
             ]
         );
     }

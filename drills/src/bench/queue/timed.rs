@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use ankusa_actors::model::batch::Batch;
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::ports::{
-    DiskRoom, Engine, Kv, KvError, Lane, OpenError, OpenReport, Page, Scan, StoreStats, Verified,
+    DiskRoom, Engine, Kv, KvError, Lane, Look, OpenError, OpenReport, Page, Scan, StoreStats,
+    Verified,
 };
 use ankusa_node::rocks::RocksEngine;
 use async_trait::async_trait;
@@ -97,6 +98,10 @@ impl Kv for TimedKv {
             self.times.record(begun.elapsed());
         }
         page
+    }
+
+    async fn at_one_moment(&self, look: Look) -> Result<(), KvError> {
+        self.kv.at_one_moment(look).await
     }
 
     async fn stats(&self) -> Result<StoreStats, KvError> {
