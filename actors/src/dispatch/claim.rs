@@ -56,11 +56,21 @@ pub(super) struct ClaimReport {
     pub(super) dead: Vec<DeadLetter>,
     pub(super) cleared: Vec<ClearedKey>,
     /// Rows are due that it left, for want of room or because they had to share.
-    pub(super) more: bool,
+    pub(super) left: bool,
+    /// The page was full: some of them can be claimed at once. Else their tenants hold all they may.
+    pub(super) is_full: bool,
     /// When the oldest of them is due, in Unix milliseconds.
     pub(super) oldest_due_ms: Option<u64>,
     /// When to look again if nothing happens before, in Unix milliseconds; `None` where it failed before it knew.
     pub(super) next_ms: Option<u64>,
+}
+
+/// A page, as it was split.
+struct Taken {
+    scans: Vec<TenantScan>,
+    /// The first that found it full.
+    unserved: Option<TenantOrd>,
+    is_full: bool,
 }
 
 /// What is remembered between claims. All of it can be lost.
@@ -112,12 +122,13 @@ impl Claims {
         self.weights.learn(writing.store())?;
         let second = context.now_ms / 1_000;
         let seen = self.markers.read(writing.store(), second).await?;
-        let (scans, unserved) = self.take(context, writing, held, &seen).await?;
+        let Taken { scans, unserved, is_full } = self.take(context, writing, held, &seen).await?;
         let mut dues: Vec<Due> = scans.iter().flat_map(|scan| &scan.taken).copied().collect();
         dues.sort_unstable_by_key(|due| (due.key.at_ms, due.key.seq, due.key.sink));
         let claimed = claim_rows(context, &self.weights, writing, held, dues, report).await?;
         self.stamp_ms = self.stamp_ms.max(claimed.stamp_ms);
-        report.more = unserved.is_some() || scans.iter().any(TenantScan::has_more);
+        report.left = unserved.is_some() || scans.iter().any(TenantScan::has_more);
+        report.is_full = is_full;
         report.oldest_due_ms = scans.iter().filter_map(TenantScan::left_ms).min();
 
         self.raise_floors(&scans);
@@ -137,14 +148,14 @@ impl Claims {
         Ok(())
     }
 
-    /// Splits a page among the tenants with work. Answers the scan of each, and the first that found the page full.
+    /// Splits a page among the tenants with work.
     async fn take(
         &self,
         context: &ClaimContext<'_>,
         writing: &Writing,
         held: &Held,
         seen: &Seen,
-    ) -> Result<(Vec<TenantScan>, Option<TenantOrd>), KvError> {
+    ) -> Result<Taken, KvError> {
         let until = Until { now_ms: context.now_ms, mark: context.mark };
         let scans = seen.tenants().into_iter().map(|(tenant, second)| {
             let (from_ms, reached_ms) = match self.floors.get(&tenant) {
@@ -175,9 +186,11 @@ impl Claims {
                 finished.push(scan);
             }
         }
+        let is_full = page.is_full();
         let (unserved, with_more) = page.rest();
         finished.extend(with_more);
-        Ok((finished, unserved.first().map(|scan| scan.tenant)))
+        let unserved = unserved.first().map(|scan| scan.tenant);
+        Ok(Taken { scans: finished, unserved, is_full })
     }
 
     fn raise_floors(&mut self, scans: &[TenantScan]) {

@@ -70,6 +70,11 @@ impl<T> Page<T> {
         self.next_round.push_back(tenant);
     }
 
+    /// Whether there is no row left of it.
+    pub(super) fn is_full(&self) -> bool {
+        self.left == 0
+    }
+
     /// Once the page is full: those that had no turn at all, and those that have more.
     pub(super) fn rest(self) -> (Vec<T>, Vec<T>) {
         let Self { round, next_round, is_first_round, left: _, round_weight: _ } = self;

@@ -315,7 +315,7 @@ impl DispatchState {
         report.dead.iter().for_each(|dead| self.announce(dead));
         self.outcomes.look_at(report.cleared);
         // What is left to tenants that hold their share already waits until something has finished.
-        (self.left, self.more) = (report.more, report.more && report.claimed > 0);
+        (self.left, self.more) = (report.left, report.left && report.is_full && report.claimed > 0);
         let pause = (began.elapsed() * LOOK_PAUSE).min(LOOK_PAUSE_MAX);
         self.look_after = Instant::now() + LOOK_EVERY.max(pause);
         self.oldest_due_at_ms = report.oldest_due_ms;

@@ -66,6 +66,31 @@ async fn a_long_backlog_for_a_sink_that_hangs_delays_two_hooks_of_another_tenant
     assert_eq!(differences, [(0, 0, 3), (301, 0, 3)]);
 }
 
+/// Reads of the store for 20 hooks, one after the other, beside a tenant that has all it may.
+async fn reads_beside(noise: usize) -> u64 {
+    let mut world = World::new(&[1, 1]);
+    world.dispatch.max_inflight = 256;
+    world.dispatch.batch = 256;
+    let node = world.start().await;
+    world.probes[0].script.slow(Duration::from_secs(3_600));
+    world.send_many(&node, 0, "loud", noise).await;
+    secs(5).await;
+    let before = world.disk.counts().reads;
+    for ix in 0..20 {
+        world.send_to(&node, 1, "other", &format!("{ix}")).await;
+    }
+    millis(200).await;
+    assert_eq!(world.probes[1].attempts().len(), 20);
+    world.kill();
+    world.disk.counts().reads - before
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_has_all_it_may_is_not_asked_again_and_again() {
+    let (alone, beside) = (reads_beside(0).await, reads_beside(1_000).await);
+    assert_eq!((alone, beside), (14, 14));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_sink_that_hangs_holds_no_slot_for_longer_than_a_second() {
     let mut world = World::new(&[1, 1]);
