@@ -191,10 +191,12 @@ impl TestNode {
         until("the node has ended", async || child.try_wait().unwrap()).await
     }
 
-    /// SIGTERM, and waits for its end. Answers its exit code.
+    /// SIGTERM, and waits for its end. What it leaves on the disk must be sound. Answers its exit code.
     pub async fn stop(&mut self) -> Option<i32> {
         self.signal(Signal::TERM);
-        self.exit().await.code()
+        let code = self.exit().await.code();
+        self.assert_left_sound().await;
+        code
     }
 
     /// A connection to the ingest port.

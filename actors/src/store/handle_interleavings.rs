@@ -1,5 +1,6 @@
 //! A close against calls, in thousands of orders: whoever closes gets the database once the last call is over, and not
 //! before, and nobody gets at it after.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc as StdArc, Mutex as StdMutex};
