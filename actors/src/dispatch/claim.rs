@@ -270,8 +270,8 @@ async fn claim_rows(
     }
     writing.apply(ops.finish()).await?;
     canary::before_send(writing, &claimable).await?;
-    for job in claimable.jobs.drain(..) {
-        held.insert(&job.claimed);
+    for mut job in claimable.jobs.drain(..) {
+        job.ticket = held.insert(&job.claimed);
         attempts.push(job);
     }
     report.claimed = count;

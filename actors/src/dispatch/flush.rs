@@ -45,6 +45,17 @@ impl Outcomes {
         }
     }
 
+    /// Those of these hooks.
+    pub(super) fn markers_of(&self, seqs: &BTreeSet<Seq>) -> Cleared {
+        let of_these = self.cleared.iter().filter(|(seq, _)| seqs.contains(seq));
+        of_these.map(|(seq, markers)| (*seq, markers.clone())).collect()
+    }
+
+    /// Another batch has taken them away.
+    pub(super) fn forget_markers(&mut self, seqs: &BTreeSet<Seq>) {
+        self.cleared.retain(|seq, _| !seqs.contains(seq));
+    }
+
     /// Outcomes that are not written yet.
     pub(super) fn settled(&self) -> usize {
         self.settled.len()

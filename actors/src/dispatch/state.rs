@@ -23,6 +23,8 @@ use super::{DispatchArgs, DispatchMsg, DispatchSnapshot};
 use crate::model::retry::RetryPolicy;
 use crate::ports::{Clock, KvError};
 
+mod purging;
+
 /// Between two looks at what no message tells: clocks that were set, a store that is open again, markers left over.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
@@ -240,8 +242,11 @@ impl DispatchState {
 
     /// Writes every outcome there is.
     async fn flush(&mut self) -> Result<(), KvError> {
-        let (rules, entropy) = (&self.rules, &self.args.entropy);
-        let done = self.attempts.take().into_iter();
+        let (rules, entropy, held) = (&self.rules, &self.args.entropy, &self.held);
+        let mut done = self.attempts.take();
+        // What came of a row that was purged meanwhile is nobody's business.
+        done.retain(|done| held.is_held_by(&done.job.claimed.key(), done.job.ticket));
+        let done = done.into_iter();
         self.outcomes.extend(done.map(|done| rules.settle(done, entropy.unit())));
         loop {
             let written = self.outcomes.write(&mut self.writing, &mut self.held).await?;

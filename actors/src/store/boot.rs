@@ -35,12 +35,17 @@ pub(super) async fn look_around(
     report: OpenReport,
     events: &dyn Events,
 ) -> Result<OpenNotes, BootError> {
-    check_format(kv).await?;
-    check_families(kv).await?;
+    check(kv).await?;
     let OpenReport { closed_cleanly, cut } = report;
     let recount =
-        if closed_cleanly { Recount::NotNeeded } else { recount::recount(kv, events).await? };
+        if closed_cleanly { Recount::NotNeeded } else { recount::at_boot(kv, events).await? };
     Ok(OpenNotes { closed_cleanly, cut, recount })
+}
+
+/// Whether this release may use the store at all.
+pub(super) async fn check(kv: &dyn Kv) -> Result<(), BootError> {
+    check_format(kv).await?;
+    check_families(kv).await
 }
 
 /// Stamps an empty store, accepts one of our format, refuses every other.

@@ -12,5 +12,7 @@ mod dlq;
 mod fairness;
 mod faults;
 mod markers;
+mod purge;
 mod retries;
+mod states;
 mod world;

@@ -261,9 +261,12 @@ proptest! {
         let claim = ClaimedKey { tenant: key.tenant, seq: key.seq, sink: key.sink };
         prop_assert_eq!(within(ClaimedKey::of_tenant(tenant), &claim.encode()), key.tenant == tenant);
         let dead = DeadKey { at_ms: key.at_ms, seq: key.seq, sink: key.sink };
-        prop_assert_eq!(within(DeadKey::since(from_ms), &dead.encode()), key.at_ms >= from_ms);
+        let died = key.at_ms >= from_ms && key.at_ms <= until_ms;
+        prop_assert_eq!(within(DeadKey::died_between(from_ms, until_ms), &dead.encode()), died);
         let dead = dead.by_tenant(key.tenant);
         prop_assert_eq!(within(DeadByTenantKey::of_tenant(tenant), &dead.encode()), key.tenant == tenant);
+        let between = DeadByTenantKey::died_between(tenant, from_ms, until_ms);
+        prop_assert_eq!(within(between, &dead.encode()), key.tenant == tenant && died);
         let active = key.active();
         prop_assert_eq!(within(ActiveKey::up_to(until_ms), &active.encode()), active.second <= until_ms);
         prop_assert_eq!(within(ActiveKey::after(until_ms), &active.encode()), active.second > until_ms);

@@ -90,12 +90,12 @@ impl Ops {
         self.delivered(claimed)
     }
 
-    fn unclaim(&mut self, claimed: &Claimed) {
+    pub(super) fn unclaim(&mut self, claimed: &Claimed) {
         self.batch.delete(Cf::Index, &claimed.key().encode());
         self.count(claimed.tenant, &[(Field::Inflight, -1)]);
     }
 
-    fn remove_row(&mut self, claimed: &Claimed) -> ClearedKey {
+    pub(super) fn remove_row(&mut self, claimed: &Claimed) -> ClearedKey {
         self.batch.delete(Cf::Deliveries, &claimed.row().encode());
         let cleared = ClearedKey::delivery(claimed.seq, claimed.sink);
         self.batch.put(Cf::Index, &cleared.encode(), &[]);

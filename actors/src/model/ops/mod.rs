@@ -18,6 +18,7 @@ use super::keys::{
 
 mod commit;
 mod dispatch;
+mod purge;
 mod reclaim;
 
 pub use commit::{FencedHook, NewHook, NewRow, STORE_FORMAT, stored_size};

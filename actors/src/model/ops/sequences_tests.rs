@@ -26,6 +26,8 @@ enum Step {
     /// The last group, if nothing has touched it since.
     Fence,
     SweepMarkers,
+    /// One row that waits, is claimed or is dead.
+    Purge(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -42,6 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Reclaim),
         1 => Just(Step::Fence),
         1 => Just(Step::SweepMarkers),
+        2 => any::<usize>().prop_map(Step::Purge),
     ]
 }
 
@@ -98,6 +101,7 @@ impl Scene {
                 }
             }
             Step::Reclaim => self.reclaim(&mut ops),
+            Step::Purge(which) => self.purge(&mut ops, *which),
             Step::Fence => self.fence(&mut ops),
             Step::SweepMarkers => {
                 let due = self.store.keys(Cf::Index, DueKey::decode);
@@ -169,6 +173,20 @@ impl Scene {
     fn pick(&self, which: usize) -> Option<Claimed> {
         let claims = self.claims();
         (!claims.is_empty()).then(|| claims[which % claims.len()])
+    }
+
+    fn purge(&self, ops: &mut Ops, which: usize) {
+        let (due, claims) = (self.store.keys(Cf::Index, DueKey::decode), self.claims());
+        let dead = self.store.keys(Cf::Index, DeadByTenantKey::decode);
+        let at = which % (due.len() + claims.len() + dead.len()).max(1);
+        if let Some((key, value)) = due.get(at) {
+            ops.purge_due(key, DueValue::decode(value).unwrap());
+        } else if let Some(claimed) = claims.get(at.saturating_sub(due.len())) {
+            ops.purge_claimed(claimed);
+        } else if let Some((key, _)) = dead.get(at.saturating_sub(due.len() + claims.len())) {
+            let size = self.row(key.dead().row()).size;
+            ops.purge_dead(&key.dead(), key.tenant, size);
+        }
     }
 
     fn row(&self, key: DeliveryKey) -> DeliveryRow {
