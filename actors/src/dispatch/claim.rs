@@ -279,3 +279,19 @@ async fn claim_rows(
     report.cleared.append(&mut claimable.cleared);
     Ok(claimable)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_that_was_written_below_a_tenants_floor_lowers_it_and_nobody_elses() {
+        let (acme, blue) = (TenantOrd(1), TenantOrd(2));
+        let mut claims = Claims::new();
+        claims.floors = BTreeMap::from([(acme, 9_000), (blue, 9_000)]);
+        claims.put(acme, 12_000);
+        assert_eq!(claims.floors, BTreeMap::from([(acme, 9_000), (blue, 9_000)]));
+        claims.put(acme, 7_000);
+        assert_eq!(claims.floors, BTreeMap::from([(acme, 7_000), (blue, 9_000)]));
+    }
+}

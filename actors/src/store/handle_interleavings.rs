@@ -57,6 +57,10 @@ impl Kv for Database {
         Ok(Page::default())
     }
 
+    async fn at_one_moment(&self, _: crate::ports::Look) -> Result<(), KvError> {
+        Ok(())
+    }
+
     async fn stats(&self) -> Result<StoreStats, KvError> {
         Ok(StoreStats::default())
     }
