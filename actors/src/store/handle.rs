@@ -20,7 +20,7 @@ use crate::model::failure::FailureClass;
 use crate::model::invariants::Miscount;
 use crate::ports::{DiskRoom, Kv, KvError, Lane, Page, Scan, StoreCut, StoreStats, Verified};
 use crate::supervision::Slot;
-use crate::sync::{Arc, Mutex, MutexGuard};
+use crate::sync::{Arc, Mutex, MutexGuard, others_may_run};
 
 /// What anyone may know of the store without asking it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +97,7 @@ impl Drop for Token {
     fn drop(&mut self) {
         if let Some(gone) = self.0.take() {
             let _ = gone.send(());
+            others_may_run();
         }
     }
 }
