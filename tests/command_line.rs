@@ -122,6 +122,38 @@ fn people_get_tables_and_scripts_the_nodes_own_json() {
 }
 
 #[test]
+fn a_purge_goes_on_until_nothing_is_left_and_says_how_far_it_has_come() {
+    let page = |pending: u32, next: &str| {
+        let body = format!(
+            r#"{{"tenant_id":"acme","purged":{{"dead":1,"pending":{pending}}},"left":{{"dead":0}},"next_cursor":{next}}}"#
+        );
+        json("200 OK", &body)
+    };
+    let purge = |answers: [String; 2]| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let serving = thread::spawn(move || {
+            answers.map(|answer| answering(listener.accept().unwrap().0, &answer))
+        });
+        let args = ["purge", "acme", "--state", "pending,dead"];
+        let output = ankusa(&["ctl", "--socket"]).arg(&path).args(args).output().unwrap();
+        (serving.join().unwrap(), told(&output))
+    };
+    let (asked, (code, out, err)) = purge([page(500, r#""7.7.0""#), page(20, "null")]);
+    let first = "POST /v1/tenants/acme/purge?state=pending%2Cdead HTTP/1.1";
+    let second = "POST /v1/tenants/acme/purge?state=pending%2Cdead&cursor=7.7.0 HTTP/1.1";
+    assert_eq!(asked, [first, second]);
+    assert_eq!((code, err.as_str()), (Some(0), "removed so far: 1 dead, 500 pending\n"));
+    let table = "left.dead       0\npurged.dead     2\npurged.pending  520\ntenant_id       acme\n";
+    assert_eq!(out, table);
+    let stopped = json("503 Service Unavailable", r#"{"error":"dispatch_unavailable"}"#);
+    let (_, (code, out, err)) = purge([page(500, r#""7.7.0""#), stopped]);
+    assert_eq!((code, out.as_str()), (Some(1), ""));
+    assert!(err.ends_with("dispatch_unavailable; 501 rows were removed before\n"), "{err}");
+}
+
+#[test]
 fn a_recount_exits_with_3_when_counters_are_wrong_and_left_so() {
     let counted = |wrong: u32, repaired: bool| {
         let body = format!(
