@@ -5,7 +5,7 @@
 //! close takes it out, waits until the last lease is back, and only then lets the engine close it. RocksDB allows one
 //! open per path, so that order is what makes a reopen possible at all.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{OnceLock, PoisonError};
 
 use ractor::rpc::CallResult;
 use tokio::sync::{oneshot, watch};
@@ -20,6 +20,7 @@ use crate::model::failure::FailureClass;
 use crate::model::invariants::Miscount;
 use crate::ports::{DiskRoom, Kv, KvError, Lane, Page, Scan, StoreCut, StoreStats, Verified};
 use crate::supervision::Slot;
+use crate::sync::{Arc, Mutex, MutexGuard};
 
 /// What anyone may know of the store without asking it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -374,3 +375,7 @@ impl StoreHandle {
         result
     }
 }
+
+#[cfg(all(test, feature = "shuttle"))]
+#[path = "handle_interleavings.rs"]
+mod interleavings;
