@@ -145,7 +145,7 @@ fn a_purge_goes_on_until_nothing_is_left_and_says_how_far_it_has_come() {
     let second = "POST /v1/tenants/acme/purge?state=pending%2Cdead&cursor=7.7.0 HTTP/1.1";
     assert_eq!(asked, [first, second]);
     assert_eq!((code, err.as_str()), (Some(0), "removed so far: 1 dead, 500 pending\n"));
-    let table = "left.dead       0\npurged.dead     2\npurged.pending  520\ntenant_id       acme\n";
+    let table = "tenant_id       acme\npurged.dead     2\npurged.pending  520\nleft.dead       0\n";
     assert_eq!(out, table);
     let stopped = json("503 Service Unavailable", r#"{"error":"dispatch_unavailable"}"#);
     let (_, (code, out, err)) = purge([page(500, r#""7.7.0""#), stopped]);

@@ -98,6 +98,7 @@ async fn a_purge_over_the_admin_port_says_what_it_did_and_refuses_what_makes_no_
             json!({"error": "tenant_not_found", "tenant_id": "nobody"}),
         ),
         ("a%20b/purge?state=dead", 400, json!({"error": "invalid_tenant"})),
+        ("/purge?state=dead", 400, json!({"error": "invalid_tenant"})),
         ("acme/purge", 400, json!({"error": "invalid_filter", "field": "state"})),
         ("acme/purge?state=", 400, json!({"error": "invalid_filter", "field": "state"})),
         ("acme/purge?state=dead,all", 400, json!({"error": "invalid_filter", "field": "state"})),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ankusa_actors::admin::{Admin, AdminError, Dump, DumpCursor};
 use ankusa_actors::dispatch::dlq::DeadFilter;
-use ankusa_actors::dispatch::{PurgeCursor, PurgeState};
+use ankusa_actors::dispatch::{PurgeCursor, Purgeable};
 use ankusa_actors::model::batch::Batch;
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::counters::Field;
@@ -445,8 +445,8 @@ async fn dead_letters_of_a_node_that_does_not_dispatch_are_no_empty_list() {
     assert_eq!(refused, AdminError::RoleNotEnabled("dispatch"));
 }
 
-fn all_states() -> BTreeSet<PurgeState> {
-    PurgeState::ALL.into_iter().collect()
+fn all_states() -> BTreeSet<Purgeable> {
+    Purgeable::ALL.into_iter().collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -482,7 +482,7 @@ async fn what_cannot_be_purged_is_refused_by_name() {
     let mut bench = Bench::default();
     let node = bench.start().await;
     bench.acked(&node, "acme", "one").await;
-    let purge = async |tenant: &str, states: BTreeSet<PurgeState>, cursor: Option<&str>| {
+    let purge = async |tenant: &str, states: BTreeSet<Purgeable>, cursor: Option<&str>| {
         let cursor = cursor.map(|cursor| cursor.parse().unwrap());
         admin(&bench, &node).purge(tenant, &states, cursor).await.unwrap_err()
     };
@@ -490,7 +490,7 @@ async fn what_cannot_be_purged_is_refused_by_name() {
     assert!(node.stop(Duration::from_secs(60)).await);
     bench.settings.roles.dispatch = true;
     let node = bench.start().await;
-    let purge = async |tenant: &str, states: BTreeSet<PurgeState>, cursor: Option<&str>| {
+    let purge = async |tenant: &str, states: BTreeSet<Purgeable>, cursor: Option<&str>| {
         let cursor = cursor.map(|cursor| cursor.parse().unwrap());
         admin(&bench, &node).purge(tenant, &states, cursor).await.unwrap_err()
     };
@@ -498,7 +498,7 @@ async fn what_cannot_be_purged_is_refused_by_name() {
     assert_eq!(purge("nobody", all_states(), None).await, nobody);
     let none = BTreeSet::new();
     assert_eq!(purge("acme", none, None).await, AdminError::InvalidFilter("state"));
-    let dead = BTreeSet::from([PurgeState::Dead]);
+    let dead = BTreeSet::from([Purgeable::Dead]);
     let other = Some("9.9.0.0.pending.44");
     assert_eq!(purge("acme", dead.clone(), other).await, AdminError::InvalidFilter("cursor"));
     node.handles().dispatch.slot().get().unwrap().kill();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::{Admin, AdminError};
-use crate::dispatch::{PurgeCursor, PurgeError, PurgeState, PurgeStep, Purged};
+use crate::dispatch::{PurgeCursor, PurgeError, PurgeStep, Purgeable, Purged};
 
 /// Rows after which a call answers, so that none takes long: whoever asks goes on with the cursor.
 const CALL_ROWS: u64 = 10_000;
@@ -33,7 +33,7 @@ impl Admin {
     pub async fn purge(
         &self,
         tenant_id: &str,
-        states: &BTreeSet<PurgeState>,
+        states: &BTreeSet<Purgeable>,
         cursor: Option<PurgeCursor>,
     ) -> Result<Value, AdminError> {
         self.must_dispatch()?;
