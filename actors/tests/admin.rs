@@ -475,6 +475,8 @@ async fn a_purge_of_many_rows_answers_now_and_then_and_goes_on_with_its_cursor()
     let second = admin.purge("acme", &all_states(), Some(cursor)).await.unwrap();
     assert_eq!((count(&first) + count(&second), &second["next_cursor"]), (10_600, &Value::Null));
     assert_eq!(bench.rows(Cf::Hooks), 0);
+    bench.disk.cut_power();
+    assert_eq!(bench.rows(Cf::Hooks), 0, "what was said to be gone does not come back");
 }
 
 #[tokio::test(start_paused = true)]
