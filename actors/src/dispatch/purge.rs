@@ -17,7 +17,7 @@ use std::ops::Range;
 use super::attempts::Attempts;
 use super::flush::Outcomes;
 use super::held::Held;
-use super::purge_cursor::{PurgeCursor, PurgeState};
+use super::purge_cursor::{PurgeCursor, Purgeable};
 use super::reclaim::{Cleared, Owed, after, scan};
 use super::writing::Writing;
 use crate::model::cf::Cf;
@@ -40,7 +40,7 @@ const MAX_SCANS: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeStep {
     pub tenant: TenantOrd,
-    pub states: BTreeSet<PurgeState>,
+    pub states: BTreeSet<Purgeable>,
     /// What the chunk before answered; `None` begins a purge.
     pub cursor: Option<PurgeCursor>,
 }
@@ -62,11 +62,11 @@ pub struct PurgeChunk {
 }
 
 impl Purged {
-    pub const fn of(&self, state: PurgeState) -> u64 {
+    pub const fn of(&self, state: Purgeable) -> u64 {
         match state {
-            PurgeState::Pending => self.pending,
-            PurgeState::Inflight => self.inflight,
-            PurgeState::Dead => self.dead,
+            Purgeable::Pending => self.pending,
+            Purgeable::Inflight => self.inflight,
+            Purgeable::Dead => self.dead,
         }
     }
 
@@ -175,18 +175,18 @@ impl Chosen {
 
     /// Takes the row on if its hook is not younger than the purge. What cannot be read stays where it is: reading the
     /// whole store finds it.
-    fn take(&mut self, state: PurgeState, key: &[u8], value: &[u8], through: Seq) {
+    fn take(&mut self, state: Purgeable, key: &[u8], value: &[u8], through: Seq) {
         match state {
-            PurgeState::Pending => {
+            Purgeable::Pending => {
                 let row = DueKey::decode(key).zip(DueValue::decode(value));
                 self.due.extend(row.filter(|(key, _)| key.seq <= through));
             }
-            PurgeState::Inflight => {
+            Purgeable::Inflight => {
                 let row = ClaimedKey::decode(key).zip(SizeValue::decode(value));
                 let row = row.filter(|(key, _)| key.seq <= through);
                 self.claimed.extend(row.map(|(key, size)| Claimed::new(key, size)));
             }
-            PurgeState::Dead => {
+            Purgeable::Dead => {
                 let row = DeadByTenantKey::decode(key).filter(|key| key.seq <= through);
                 self.dead.extend(row);
             }
@@ -247,11 +247,11 @@ impl Rows {
 }
 
 /// Every key of a tenant's rows in a state.
-pub(super) fn range(tenant: TenantOrd, state: PurgeState) -> Range<Vec<u8>> {
+pub(super) fn range(tenant: TenantOrd, state: Purgeable) -> Range<Vec<u8>> {
     match state {
-        PurgeState::Pending => DueKey::of_tenant(tenant),
-        PurgeState::Inflight => ClaimedKey::of_tenant(tenant),
-        PurgeState::Dead => DeadByTenantKey::of_tenant(tenant),
+        Purgeable::Pending => DueKey::of_tenant(tenant),
+        Purgeable::Inflight => ClaimedKey::of_tenant(tenant),
+        Purgeable::Dead => DeadByTenantKey::of_tenant(tenant),
     }
 }
 
@@ -260,7 +260,7 @@ async fn choose(
     store: &StoreHandle,
     step: &PurgeStep,
     cursor: &PurgeCursor,
-) -> Result<(Chosen, Option<(PurgeState, Vec<u8>)>), KvError> {
+) -> Result<(Chosen, Option<(Purgeable, Vec<u8>)>), KvError> {
     let mut chosen = Chosen::default();
     let (mut state, mut from) = (cursor.state, cursor.from.clone());
     for _ in 0..MAX_SCANS {
