@@ -242,6 +242,7 @@ fn what_a_row_does_not_say_is_none() {
         attempts: 2,
         at_ms: 5,
         error: None,
+        lane: None,
         size: 9,
         source_id: None,
         replay: None,

@@ -1,5 +1,6 @@
 //! What dispatch remembers, and one turn of its work.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use super::breaker::BreakerPolicy;
 use super::claim::{ClaimContext, ClaimReport, Claims};
 use super::flush::Outcomes;
 use super::held::Held;
+use super::lanes::{Handover, Lanes};
+use super::load::Claiming;
 use super::outcomes::{Change, DeadLetter, Rules, Settled};
 use super::queues::{Limits, Queues};
 use super::reclaim::Sweep;
@@ -20,6 +23,7 @@ use super::recover::{pull_back, recover_claims, restore_markers};
 use super::targets::Targets;
 use super::writing::Writing;
 use super::{DispatchArgs, DispatchMsg, DispatchSnapshot};
+use crate::model::ids::TenantOrd;
 use crate::model::retry::RetryPolicy;
 use crate::ports::{Clock, KvError};
 
@@ -69,7 +73,10 @@ pub struct DispatchState {
     held: Held,
     outcomes: Outcomes,
     claims: Claims,
+    lanes: Lanes,
     sweep: Sweep,
+    /// Nothing is attempted any more.
+    stopping: bool,
     /// Whether the claims of a predecessor have been recovered.
     started: bool,
     /// There may be rows to claim.
@@ -116,7 +123,9 @@ impl DispatchState {
             held: Held::default(),
             outcomes: Outcomes::default(),
             claims: Claims::new(),
+            lanes: Lanes::new(),
             sweep: Sweep::default(),
+            stopping: false,
             started: false,
             look: true,
             more: false,
@@ -193,8 +202,10 @@ impl DispatchState {
             if self.sweep.is_under_way() {
                 self.sweep.step(&mut self.writing).await?;
             }
+            self.look |= self.lanes.sweep(&mut self.writing).await?;
         }
-        let is_done = !self.wants_to_claim() && !self.sweep.is_under_way();
+        let sweeps = self.sweep.is_under_way() || self.lanes.is_sweeping();
+        let is_done = !self.wants_to_claim() && !sweeps && !self.outcomes.is_urgent();
         Ok(if is_done { Worked::Done } else { Worked::InPart })
     }
 
@@ -227,6 +238,7 @@ impl DispatchState {
             self.started = true;
         }
         self.writing.settled();
+        self.lanes.begin();
         self.sweep.begin();
         self.look = true;
         Ok(true)
@@ -235,6 +247,7 @@ impl DispatchState {
     /// Writes outcomes once there are enough of them, or one has waited long enough.
     async fn flush_due(&mut self) -> Result<(), KvError> {
         let is_due = self.outcomes.is_due(self.attempts.done(), Instant::now());
+        let is_due = is_due || self.attempts.is_urgent();
         if is_due || self.attempts.is_starving() { self.flush().await } else { Ok(()) }
     }
 
@@ -244,7 +257,23 @@ impl DispatchState {
         let done = self.attempts.take().into_iter();
         self.outcomes.extend(done.map(|done| rules.settle(done, entropy.unit())));
         loop {
-            let written = self.outcomes.write(&mut self.writing, &mut self.held).await?;
+            let now_ms = self.clock.now_ms();
+            let handover = Handover {
+                claiming: Claiming {
+                    targets: &self.targets,
+                    rules: &self.rules,
+                    attempts: &self.attempts,
+                    now_ms,
+                },
+                mark: self.args.mark.get(),
+                max_bytes: self.args.config.max_inflight_bytes,
+                claims: !self.stopping,
+            };
+            let (writing, held) = (&mut self.writing, &mut self.held);
+            let (written, next) =
+                self.outcomes.write(writing, held, &mut self.lanes, &handover).await?;
+            next.jobs.into_iter().for_each(|job| self.attempts.push(job));
+            self.promoted(next.tenants, now_ms);
             self.written(written);
             if self.outcomes.settled() == 0 {
                 return Ok(());
@@ -262,8 +291,20 @@ impl DispatchState {
             }
             match &settled.change {
                 Change::Dead(dead) => self.announce(dead),
-                Change::Delivered | Change::Retry { .. } | Change::Park { .. } => {}
+                Change::Delivered
+                | Change::Retry { .. }
+                | Change::Park { .. }
+                | Change::NoHook
+                | Change::NoRow => {}
             }
+        }
+    }
+
+    /// Tenants have got heads of lanes that are due now.
+    fn promoted(&mut self, tenants: BTreeSet<TenantOrd>, now_ms: u64) {
+        for tenant in tenants {
+            self.claims.put(tenant, now_ms);
+            self.next_look_ms = self.next_look_ms.min(now_ms);
         }
     }
 
@@ -287,25 +328,31 @@ impl DispatchState {
         let (now_ms, began) = (self.clock.now_ms(), Instant::now());
         // Whoever wakes us from here on has seen something newer.
         self.look = false;
+        let (mark, any_ordered) = (self.args.mark.get(), self.targets.any_ordered());
+        let promoted = self.lanes.promote(&mut self.writing, now_ms, mark, any_ordered).await;
+        self.look |= promoted.is_err();
+        let promoted = promoted?;
+        self.promoted(promoted.tenants, now_ms);
         let context = ClaimContext {
             config: &self.args.config,
             targets: &self.targets,
             rules: &self.rules,
             attempts: &self.attempts,
             now_ms,
-            mark: self.args.mark.get(),
+            mark,
         };
         let mut report = ClaimReport::default();
         let (writing, held) = (&mut self.writing, &mut self.held);
         let claimed = self.claims.claim(&context, writing, held, &mut report).await;
         report.dead.iter().for_each(|dead| self.announce(dead));
         self.outcomes.look_at(report.cleared);
+        self.outcomes.extend(report.settled);
         // What is left to tenants that hold their share already waits until something has finished.
         (self.left, self.more) = (report.more, report.more && report.claimed > 0);
         let pause = (began.elapsed() * LOOK_PAUSE).min(LOOK_PAUSE_MAX);
         self.look_after = Instant::now() + LOOK_EVERY.max(pause);
         self.oldest_due_at_ms = report.oldest_due_ms;
-        self.next_look_ms = report.next_ms.unwrap_or(now_ms);
+        self.next_look_ms = report.next_ms.filter(|_| !promoted.more).unwrap_or(now_ms);
         self.look |= claimed.is_err();
         claimed
     }
@@ -357,6 +404,7 @@ impl DispatchState {
     /// then is due again at the next start.
     pub(super) async fn drain(&mut self) {
         self.attempts.stop();
+        self.stopping = true;
         let limit = Duration::from_millis(self.args.config.attempt_timeout_ms);
         let deadline = Instant::now() + (limit - LAST_WRITE.min(limit / 10));
         loop {

@@ -16,6 +16,7 @@ pub(super) struct Target {
 /// Every sink there is.
 pub(super) struct Targets {
     by_source: BTreeMap<String, Vec<Arc<Target>>>,
+    any_ordered: bool,
 }
 
 impl Targets {
@@ -28,7 +29,15 @@ impl Targets {
             let targets: Vec<_> = source.sinks.iter().zip(&mut keys).map(target).collect();
             (source.id.clone(), targets)
         };
-        Self { by_source: sources.iter().map(&mut of_source).collect() }
+        Self {
+            by_source: sources.iter().map(&mut of_source).collect(),
+            any_ordered: sources.iter().any(|source| source.lanes.any()),
+        }
+    }
+
+    /// Whether any sink is ordered, so that new hooks bring markers of lanes.
+    pub(super) const fn any_ordered(&self) -> bool {
+        self.any_ordered
     }
 
     /// The sink that a row names by its place and its module when its hook was acked. Where that place holds another
@@ -75,6 +84,7 @@ mod tests {
     use crate::model::source::OnVerifyFailure;
     use crate::model::verify::Verifier;
     use crate::ports::sim::SimSink;
+    use crate::sources::LaneRules;
 
     fn bound(modules: &[&'static str], sink: u16, module: Option<&str>) -> Result<usize, String> {
         let sink_of =
@@ -87,6 +97,7 @@ mod tests {
             on_verify_failure: OnVerifyFailure::Reject,
             modules: Source::modules_of(&sinks),
             sinks,
+            lanes: LaneRules::default(),
             forward: ForwardPolicy::All,
             trust_url_tenant: false,
         };

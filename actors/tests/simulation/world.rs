@@ -301,6 +301,7 @@ impl World {
         let source_id = format!("src{sinks}");
         let source = self.bench.sources.get(&source_id).unwrap();
         let now_ms = self.clock.now_ms();
+        let lanes = source.lanes.lanes(&source_id, &[], body.as_bytes());
         let envelope = Envelope {
             id: HookId::v7(now_ms, self.entropy.bits()),
             source_id,
@@ -314,7 +315,7 @@ impl World {
             dedupe_key: None,
             verification: None,
         };
-        NewHook { envelope, sinks: Arc::clone(&source.modules) }
+        NewHook { envelope, sinks: Arc::clone(&source.modules), lanes }
     }
 
     fn hang_up(&self) {

@@ -63,8 +63,19 @@ impl Ops {
         source_id: &str,
         hook_id: &str,
     ) {
-        let Claimed { tenant, seq, sink, size } = *claimed;
         self.unclaim(claimed);
+        self.put_dead(claimed, row, at_ms, source_id, hook_id);
+    }
+
+    pub(super) fn put_dead(
+        &mut self,
+        claimed: &Claimed,
+        row: &[u8],
+        at_ms: u64,
+        source_id: &str,
+        hook_id: &str,
+    ) {
+        let Claimed { tenant, seq, sink, size } = *claimed;
         self.batch.put(Cf::Deliveries, &claimed.row().encode(), row);
         let key = DeadKey { at_ms, seq, sink };
         let value = DeadValue { source_id, hook_id, tenant: Some(tenant) };
@@ -95,7 +106,7 @@ impl Ops {
         self.count(claimed.tenant, &[(Field::Inflight, -1)]);
     }
 
-    fn remove_row(&mut self, claimed: &Claimed) -> ClearedKey {
+    pub(super) fn remove_row(&mut self, claimed: &Claimed) -> ClearedKey {
         self.batch.delete(Cf::Deliveries, &claimed.row().encode());
         let cleared = ClearedKey::delivery(claimed.seq, claimed.sink);
         self.batch.put(Cf::Index, &cleared.encode(), &[]);
