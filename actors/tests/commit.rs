@@ -361,7 +361,7 @@ async fn a_store_of_another_format_refuses_the_boot_and_is_left_alone() {
 async fn a_store_of_the_format_before_lanes_takes_no_more_than_the_stamp() {
     let bench = Bench::default();
     let node = bench.start().await;
-    assert_eq!(bench.send(&node, "acme", "one").await, CommitAnswer::Committed(Seq(1)));
+    bench.acked(&node, "acme", "one").await;
     node.stop(Duration::from_secs(60)).await;
     let rows = || Cf::ALL.map(|cf| bench.disk.rows(cf));
     let before = rows();

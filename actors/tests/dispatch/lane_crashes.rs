@@ -48,8 +48,8 @@ async fn comes_right(world: &World) {
 
 #[tokio::test(start_paused = true)]
 async fn whenever_a_child_crashes_the_order_stays_and_everything_is_delivered() {
-    for child in ["dispatch", "writer", "syncer", "store"] {
-        for at_ms in 0..25 {
+    for child in ["dispatch", "writer", "store"] {
+        for at_ms in 0..16 {
             let world = by_json();
             let node = world.start().await;
             traffic(&world, &node).await;
@@ -73,7 +73,7 @@ async fn whenever_a_child_crashes_the_order_stays_and_everything_is_delivered() 
 #[tokio::test(start_paused = true)]
 async fn whenever_the_process_dies_the_next_goes_on_with_the_head() {
     for cuts_power in [false, true] {
-        for at_ms in 0..25 {
+        for at_ms in 0..16 {
             let world = by_json();
             let node = world.start().await;
             traffic(&world, &node).await;

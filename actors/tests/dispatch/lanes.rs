@@ -150,8 +150,9 @@ async fn sinks_of_one_source_do_not_wait_for_each_other_and_tenants_do_not_eithe
         world.probes[0].asked(),
         ["0 acme0 #1", "3 blue0 #1", "1000 acme1 #1", "1003 blue1 #1"]
     );
+    assert_eq!(world.probes[1].script.in_flight_max(), 2);
     for probe in &world.probes[1..] {
-        assert_eq!(probe.times(), [0, 3, 3, 3]);
+        assert!(probe.times().iter().all(|ms| *ms <= 3), "{:?}", probe.asked());
     }
     is_empty(&world);
     stop(node).await;
