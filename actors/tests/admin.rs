@@ -273,8 +273,8 @@ async fn the_status_shows_what_is_under_way_and_what_is_being_fenced() {
         "failing": "io_error",
         "writer_blocked": "io_error",
         "closed_for_ms": null,
-        // Half a second after the fault, and again after as long.
-        "next_attempt_in_ms": 399,
+        // A quarter of a second after the fault, and again after as long.
+        "next_attempt_in_ms": 149,
         "last_failure": {"class": "read_only", "op": "probe", "ago_ms": 101},
         "free_bytes": room.free_bytes,
         "wal_bytes": room.wal_bytes,

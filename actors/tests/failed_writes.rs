@@ -12,6 +12,7 @@ use ankusa_actors::node::Node;
 use ankusa_actors::ports::Lane;
 use ankusa_actors::ports::sim::{Fault, SimOp};
 use ankusa_actors::queue::CommitAnswer;
+use ankusa_actors::store::PROBE_RETRY;
 use common::{Bench, HTTP, UNAVAILABLE, millis, open_source, secs};
 use tokio::time::Instant;
 
@@ -178,7 +179,7 @@ async fn a_fence_waits_for_the_reopen_that_shows_what_a_failed_apply_has_left() 
     bench.disk.fail(Fault::refuse(SimOp::Probe, FailureClass::IoError).times(3));
     let began = Instant::now();
     assert_eq!(bench.send(&node, bench.hook("acme", "refused")).await, UNAVAILABLE);
-    assert!(began.elapsed() >= Duration::from_millis(1_500), "{:?}", began.elapsed());
+    assert!(began.elapsed() >= 3 * PROBE_RETRY, "{:?}", began.elapsed());
     assert_eq!(bodies(&bench), ["before"]);
     bench.acked(&node, "acme", "after").await;
     assert_eq!(bodies(&bench), ["before", "after"]);

@@ -108,7 +108,7 @@ async fn a_full_disk_costs_the_reserve_and_hooks_are_taken_again_two_seconds_aft
     assert_eq!(bench.reserve_mib(), 64, "and it is made again");
     let bodies = bench.durable().into_iter().map(|(_, body)| body);
     assert_eq!(bodies.collect::<Vec<_>>(), ["before", "after"]);
-    assert_eq!((reopens(&bench, "Ok"), reopens(&bench, "Deferred")), (1, 10));
+    assert_eq!((reopens(&bench, "Ok"), reopens(&bench, "Deferred")), (1, 20));
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,7 +143,7 @@ async fn without_a_reserve_the_reopen_is_deferred_until_there_is_room() {
     assert_eq!((state.open, state.generation), (true, 1), "it can still be read");
     assert_eq!(state.failing, Some(FailureClass::NoSpace));
     assert!(store.get(Cf::Default, META_READY_PROBE).is_ok());
-    assert!(reopens(&bench, "Deferred") >= 20, "twice a second: {}", reopens(&bench, "Deferred"));
+    assert!(reopens(&bench, "Deferred") >= 40, "four times a second: {}", reopens(&bench, "Deferred"));
     is_refused_at_once(&bench, &node).await;
     // Enough for a small file, and not for a recovery.
     bench.resize(1);

@@ -6,7 +6,7 @@ use super::StoreConfig;
 
 /// Wait before the disk is probed again when it does not take a synced write or has no room: with the reopen behind it,
 /// hooks are taken within two seconds of the end of a fault.
-pub const PROBE_RETRY: Duration = Duration::from_millis(500);
+pub const PROBE_RETRY: Duration = Duration::from_millis(250);
 
 /// What is remembered between reopens.
 #[derive(Debug, Default)]

@@ -159,7 +159,7 @@ impl StoreActorState {
         if let Err(error) = self.disk_lets_us().await {
             let took = started.elapsed();
             self.args.events.emit(&Event::StoreReopened { result: ReopenResult::Deferred, took });
-            // Twice a second is too often to say it.
+            // Several times a second is too often to say it.
             if self.deferred {
                 debug!(%error, "reopen deferred again");
             } else {
