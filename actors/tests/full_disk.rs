@@ -143,7 +143,11 @@ async fn without_a_reserve_the_reopen_is_deferred_until_there_is_room() {
     assert_eq!((state.open, state.generation), (true, 1), "it can still be read");
     assert_eq!(state.failing, Some(FailureClass::NoSpace));
     assert!(store.get(Cf::Default, META_READY_PROBE).is_ok());
-    assert!(reopens(&bench, "Deferred") >= 40, "four times a second: {}", reopens(&bench, "Deferred"));
+    assert!(
+        reopens(&bench, "Deferred") >= 40,
+        "four times a second: {}",
+        reopens(&bench, "Deferred")
+    );
     is_refused_at_once(&bench, &node).await;
     // Enough for a small file, and not for a recovery.
     bench.resize(1);

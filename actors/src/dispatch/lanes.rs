@@ -2,8 +2,8 @@
 //!
 //! A lane is busy while it has a head: the one row of it that is due or claimed. When a head ends, the batch that ends it
 //! makes the next member the head, and that is attempted at once; a head that has to wait holds its lane up and no other.
-//! What joins an idle lane is found by the lane's marker. Nothing is promoted that is not synced, and only this process
-//! promotes, so a lane has one head at most whatever crashes.
+//! What joins an idle lane is found by the lane's marker, or told by the Writer. Nothing is promoted that is not synced,
+//! and only this process promotes, so a lane has one head at most whatever crashes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +23,7 @@ use crate::model::keys::{
 };
 use crate::model::ops::{LaneWas, Member, Ops};
 use crate::ports::{KvError, Pair};
+use crate::queue::Joined;
 use crate::store::StoreHandle;
 
 /// Markers looked at in one batch.
@@ -78,30 +79,48 @@ pub(super) struct Handover<'a> {
 pub(super) struct Lanes {
     /// By lane, up to where it has no members: the range below is full of deleted keys. Members join at the end.
     floors: BTreeMap<LaneKey, Seq>,
-    /// Where the walk over the markers goes on; `None` begins it again.
-    cursor: Option<Vec<u8>>,
+    /// Lanes to look at.
+    waiting: BTreeSet<LaneKey>,
+    /// Lanes whose first member was not synced when they were looked at.
+    unsynced: BTreeSet<LaneKey>,
+    /// Where the walk over the markers goes on; `None` once it is through.
+    walk: Option<Vec<u8>>,
     /// Markers that were removed and not looked at again.
     removed: Vec<LaneKey>,
     /// Where the look at every lane goes on; `None` once it is through.
     sweep: Option<Vec<u8>>,
-    /// There may be markers, whatever the sources say now.
-    in_use: bool,
 }
 
 impl Lanes {
     pub(super) fn new() -> Self {
         Self {
             floors: BTreeMap::new(),
-            cursor: None,
+            waiting: BTreeSet::new(),
+            unsynced: BTreeSet::new(),
+            walk: None,
             removed: Vec::new(),
             sweep: None,
-            in_use: true,
         }
     }
 
     /// Forgets everything, and begins to look at every lane.
     pub(super) fn begin(&mut self) {
         *self = Self { sweep: Some(LaneMemberKey::all().start), ..Self::new() };
+        self.begin_walk();
+    }
+
+    /// Reads every marker.
+    pub(super) fn begin_walk(&mut self) {
+        self.walk = Some(LaneMarkerKey::all().start);
+    }
+
+    /// Hooks have joined these lanes. What was not synced may be by now.
+    pub(super) fn joined(&mut self, joined: Joined) {
+        self.waiting.extend(joined.lanes);
+        self.waiting.append(&mut self.unsynced);
+        if joined.lost {
+            self.begin_walk();
+        }
     }
 
     pub(super) const fn is_sweeping(&self) -> bool {
@@ -124,10 +143,10 @@ impl Lanes {
         for ((lane, head), marker) in lanes.iter().zip(heads).zip(markers) {
             if head.is_none() && marker.is_none() {
                 ops.mark_lane(*lane);
+                self.waiting.insert(*lane);
             }
         }
         let found = !ops.is_empty();
-        self.in_use |= found;
         writing.apply(ops.finish()).await?;
         self.sweep = match (page.pairs.last(), lanes.as_slice()) {
             // A long lane is passed over whole.
@@ -140,32 +159,36 @@ impl Lanes {
         Ok(found)
     }
 
-    /// Makes the first members of idle lanes due, a page of markers at a time. `any_ordered` says whether hooks that come
-    /// in may bring markers.
+    /// Makes the first members of idle lanes due, a page at a time.
     pub(super) async fn promote(
         &mut self,
         writing: &mut Writing,
         now_ms: u64,
         mark: Seq,
-        any_ordered: bool,
     ) -> Result<Promoted, KvError> {
-        if !any_ordered && !self.in_use {
-            return Ok(Promoted::default());
-        }
         self.verify(writing).await?;
-        let mut range = LaneMarkerKey::all();
-        let is_first = self.cursor.is_none();
-        if let Some(cursor) = self.cursor.take() {
-            range.start = cursor;
+        self.step_walk(writing.store()).await?;
+        let lanes: Vec<LaneKey> = self.waiting.iter().take(PAGE).copied().collect();
+        let mut promoted = Promoted::default();
+        if !lanes.is_empty() {
+            self.promote_page(writing, &lanes, now_ms, mark, &mut promoted).await?;
+            for lane in &lanes {
+                self.waiting.remove(lane);
+            }
         }
-        let page = writing.store().scan(scan(Cf::Index, range, PAGE)).await?;
-        let markers = real(&page.pairs).filter_map(LaneMarkerKey::decode);
-        let lanes: Vec<LaneKey> = markers.map(LaneMarkerKey::of).collect();
-        let mut promoted = Promoted { more: page.more, ..Promoted::default() };
-        self.in_use = self.is_sweeping() || !is_first || !page.pairs.is_empty();
-        self.promote_page(writing, &lanes, now_ms, mark, &mut promoted).await?;
-        self.cursor = page.pairs.last().filter(|_| page.more).map(|(last, _)| after(last));
+        promoted.more = self.walk.is_some() || !self.waiting.is_empty();
         Ok(promoted)
+    }
+
+    /// The next page of markers.
+    async fn step_walk(&mut self, store: &StoreHandle) -> Result<(), KvError> {
+        let Some(start) = self.walk.clone() else { return Ok(()) };
+        let range = start..LaneMarkerKey::all().end;
+        let page = store.scan(scan(Cf::Index, range, PAGE)).await?;
+        let markers = real(&page.pairs).filter_map(LaneMarkerKey::decode);
+        self.waiting.extend(markers.map(LaneMarkerKey::of));
+        self.walk = page.pairs.last().filter(|_| page.more).map(|(last, _)| after(last));
+        Ok(())
     }
 
     async fn promote_page(
@@ -193,7 +216,9 @@ impl Lanes {
                     ops.promote(member, was, now_ms);
                     promoted.tenants.insert(lane.tenant);
                 }
-                Next::Unsynced => {}
+                Next::Unsynced => {
+                    self.unsynced.insert(*lane);
+                }
                 Next::Nothing => {
                     ops.unmark_lane(*lane);
                     empty.push(*lane);
@@ -216,6 +241,7 @@ impl Lanes {
         for lane in &self.removed {
             if first_member(writing.store(), *lane, Seq(0)).await?.is_some() {
                 ops.mark_lane(*lane);
+                self.unsynced.insert(*lane);
             }
         }
         writing.apply(ops.finish()).await?;
@@ -241,7 +267,7 @@ impl Lanes {
                 Next::Unsynced => {
                     ops.end_lane(lane);
                     ops.mark_lane(lane);
-                    self.in_use = true;
+                    self.unsynced.insert(lane);
                 }
                 Next::Nothing => ops.end_lane(lane),
             }

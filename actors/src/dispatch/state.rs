@@ -1,12 +1,14 @@
 //! What dispatch remembers, and one turn of its work.
 
+mod stop;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::ActorRef;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::attempts::{Attempts, AttemptsArgs};
@@ -45,12 +47,6 @@ const LOOK_PAUSE: u32 = 3;
 
 /// But no longer than this: it may have been the disk that took so long.
 const LOOK_PAUSE_MAX: Duration = Duration::from_millis(50);
-
-/// What is kept of the time to stop for the last write: this much, or a tenth if that is less.
-const LAST_WRITE: Duration = Duration::from_secs(1);
-
-/// How often a stop writes what has ended meanwhile.
-const DRAIN_STEP: Duration = Duration::from_millis(10);
 
 /// How far a turn came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,6 +179,8 @@ impl DispatchState {
         self.housekeepings += 1;
         if self.housekeepings.is_multiple_of(SWEEP_EVERY) {
             self.sweep.begin();
+            self.lanes.begin_walk();
+            self.look = true;
         }
     }
 
@@ -328,8 +326,10 @@ impl DispatchState {
         let (now_ms, began) = (self.clock.now_ms(), Instant::now());
         // Whoever wakes us from here on has seen something newer.
         self.look = false;
-        let (mark, any_ordered) = (self.args.mark.get(), self.targets.any_ordered());
-        let promoted = self.lanes.promote(&mut self.writing, now_ms, mark, any_ordered).await;
+        // Before what has joined lanes is looked at: all of that is applied.
+        let mark = self.args.mark.get();
+        self.lanes.joined(self.args.joined.take());
+        let promoted = self.lanes.promote(&mut self.writing, now_ms, mark).await;
         self.look |= promoted.is_err();
         let promoted = promoted?;
         self.promoted(promoted.tenants, now_ms);
@@ -398,36 +398,5 @@ impl DispatchState {
         let wait = at.saturating_duration_since(Instant::now());
         let timer = self.myself.send_after(wait, || DispatchMsg::Timer);
         self.timer = Some((at, timer.abort_handle()));
-    }
-
-    /// Lets what runs end, for about as long as an attempt may take, and writes what came of it. What is still claimed
-    /// then is due again at the next start.
-    pub(super) async fn drain(&mut self) {
-        self.attempts.stop();
-        self.stopping = true;
-        let limit = Duration::from_millis(self.args.config.attempt_timeout_ms);
-        let deadline = Instant::now() + (limit - LAST_WRITE.min(limit / 10));
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let ended = self.attempts.ended(DRAIN_STEP.min(left)).await;
-            let flushed = self.flush_at_last().await;
-            let rows = self.attempts.done() + self.outcomes.settled();
-            if (ended && rows == 0) || left.is_zero() {
-                if rows > 0 {
-                    warn!(rows, error = ?flushed.err(), "outcomes were not written: these rows are attempted again");
-                }
-                return;
-            }
-            if ended {
-                sleep(DRAIN_STEP).await;
-            }
-        }
-    }
-
-    async fn flush_at_last(&mut self) -> Result<(), KvError> {
-        if self.attempts.done() + self.outcomes.settled() == 0 || !self.settle().await? {
-            return Ok(());
-        }
-        self.flush().await
     }
 }

@@ -16,7 +16,6 @@ pub(super) struct Target {
 /// Every sink there is.
 pub(super) struct Targets {
     by_source: BTreeMap<String, Vec<Arc<Target>>>,
-    any_ordered: bool,
 }
 
 impl Targets {
@@ -29,15 +28,7 @@ impl Targets {
             let targets: Vec<_> = source.sinks.iter().zip(&mut keys).map(target).collect();
             (source.id.clone(), targets)
         };
-        Self {
-            by_source: sources.iter().map(&mut of_source).collect(),
-            any_ordered: sources.iter().any(|source| source.lanes.any()),
-        }
-    }
-
-    /// Whether any sink is ordered, so that new hooks bring markers of lanes.
-    pub(super) const fn any_ordered(&self) -> bool {
-        self.any_ordered
+        Self { by_source: sources.iter().map(&mut of_source).collect() }
     }
 
     /// The sink that a row names by its place and its module when its hook was acked. Where that place holds another

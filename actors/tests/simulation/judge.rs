@@ -225,13 +225,13 @@ impl Judge {
     /// nobody could see it share. It is fenced, or the next start gives the marker back: an acked hook is never in it.
     /// So with the marker of a lane.
     fn is_excused(&self, violation: &Violation, hooks: &[(Seq, String)], index: &[Pair]) -> bool {
-        let seqs: Vec<Seq> = match violation {
-            Violation::DueWithoutMarker(due) => vec![due.seq],
-            Violation::LaneStalled(lane) => {
-                let members = index.iter().filter_map(|(key, _)| LaneMemberKey::decode(key));
-                members.filter(|member| member.of() == lane.of()).map(|member| member.seq).collect()
-            }
-            _other => return false,
+        let seqs: Vec<Seq> = if let Violation::DueWithoutMarker(due) = violation {
+            vec![due.seq]
+        } else if let Violation::LaneStalled(lane) = violation {
+            let members = index.iter().filter_map(|(key, _)| LaneMemberKey::decode(key));
+            members.filter(|member| member.of() == lane.of()).map(|member| member.seq).collect()
+        } else {
+            return false;
         };
         let record = self.record.lock().unwrap();
         let is_acked = |body: &String| {

@@ -170,10 +170,10 @@ impl DueKind {
 
     /// Likewise, of a row that is tried again because nobody knows how its last attempt ended.
     pub const fn recovered(is_head: bool, attempts: u32) -> Self {
-        match Self::after_attempts(attempts) {
-            Self::First if is_head => Self::LaneHeadFirst,
-            Self::Retry if is_head => Self::LaneHeadRetry,
-            outside => outside,
+        match (is_head, attempts) {
+            (true, 0) => Self::LaneHeadFirst,
+            (true, _) => Self::LaneHeadRetry,
+            (false, _) => Self::after_attempts(attempts),
         }
     }
 

@@ -35,6 +35,11 @@ impl Ops {
         }
     }
 
+    /// Lanes marked in this batch.
+    pub fn marked_lanes(&self) -> Vec<LaneKey> {
+        self.marked_lanes.iter().copied().collect()
+    }
+
     /// The lane has a head, or it was seen to have no members. In the second case a commit may slip one in meanwhile:
     /// look again afterwards, and [`Ops::mark_lane`] if one did.
     pub fn unmark_lane(&mut self, lane: LaneKey) {
