@@ -30,6 +30,8 @@ run: ## one node on local disk with a worker beside it, and three curl lines to 
 test: ## the whole test suite
 	@scripts/setup.sh --test
 	@$(with_rocksdb) cargo test
+	@# The few places that share memory by hand, in thousands of orders.
+	cargo test -p ankusa-actors --features shuttle --lib interleavings
 
 check: fmt tidy features lint ## formatting, the tree's own rules, features, clippy: warnings are errors
 

@@ -3,9 +3,12 @@
 mod dlq;
 mod dump;
 mod hooks;
+mod purge;
 mod queue;
 mod ready;
+mod recount;
 mod status;
+mod tenants;
 
 use std::sync::Arc;
 
@@ -14,6 +17,8 @@ use tokio::time::Instant;
 use crate::node::{Handles, NodeSettings};
 
 pub use dump::{Dump, DumpCursor};
+pub use recount::recounted;
+pub use tenants::TenantCursor;
 
 /// Why a question has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +36,15 @@ pub enum AdminError {
     ScrubDisabled,
     #[error("no_such_child")]
     NoSuchChild(String),
+    /// No hook of this tenant was ever committed here.
+    #[error("tenant_not_found")]
+    TenantNotFound(String),
+    /// What is asked for in this field cannot be.
+    #[error("invalid_filter")]
+    InvalidFilter(&'static str),
+    /// Dispatch is between incarnations, or ended over it.
+    #[error("dispatch_unavailable")]
+    DispatchUnavailable,
 }
 
 /// Everything an operator can ask of a running node. Cheap to clone.

@@ -14,6 +14,7 @@ pub mod sources;
 pub mod steady;
 pub mod store;
 pub mod supervision;
+mod sync;
 pub mod tree;
 pub mod upkeep;
 

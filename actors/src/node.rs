@@ -22,7 +22,7 @@ use crate::store::ready::Readiness;
 use crate::store::{StoreConfig, StoreHandle};
 use crate::supervision::{Board, Supervisor, SupervisorMsg};
 use crate::tree::{MakeFront, Tree};
-use crate::upkeep::ScrubHandle;
+use crate::upkeep::{RecountHandle, ScrubHandle};
 
 /// What the node does ("Roles"). Every role shares the one database, so they run in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,7 @@ pub struct Handles {
     pub syncer: SyncerHandle,
     pub dispatch: DispatchHandle,
     pub scrub: ScrubHandle,
+    pub recount: RecountHandle,
     pub batchers: Arc<[BatcherHandle]>,
     pub ingest: Arc<Ingest>,
     pub readiness: Readiness,
@@ -178,6 +179,7 @@ fn handles(
         syncer: SyncerHandle::default(),
         dispatch: DispatchHandle::default(),
         scrub: ScrubHandle::default(),
+        recount: RecountHandle::default(),
         batchers,
         ingest: Arc::new(ingest),
         ledger,

@@ -9,14 +9,15 @@
 //! |   |   `-- writer   Writer
 //! |   `-- services     one_for_one    20 in 60 s a child, then later and later
 //! |       |-- dispatch Dispatch       role dispatch
-//! |       `-- scrubber Scrubber
+//! |       |-- scrubber Scrubber
+//! |       `-- recounter Recounter
 //! `-- front            one_for_one    10 in 10 s a child; survives core: it is how 503 gets said
 //!     |-- control, admin              given by the adapters
 //!     |-- batcher-1..n Batcher        role edge
 //!     `-- ingest                      role edge, given by the adapters
 //! ```
 //!
-//! Stop is start reversed: ingest, batchers, admin, control, scrubber, dispatch, writer, syncer, store.
+//! Stop is start reversed: ingest, batchers, admin, control, recounter, scrubber, dispatch, writer, syncer, store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,7 @@ use crate::store::{Store, StoreArgs};
 use crate::supervision::{
     Backoff, ChildSpec, Exhausted, Intensity, Shutdown, Strategy, SupervisorArgs,
 };
+use crate::upkeep::recounter::{Recounter, RecounterArgs};
 use crate::upkeep::scrubber::{Scrubber, ScrubberArgs};
 
 /// Wait before a child that failed to start again is tried once more.
@@ -44,6 +46,10 @@ const DRAIN_BATCHER: Duration = Duration::from_secs(5);
 
 /// How long the scrubber may take to read the page it is at.
 const STOP_SCRUBBER: Duration = Duration::from_secs(5);
+
+/// How long the recounter may take to read the page it is at. One that has to be killed has changed nothing, or all it
+/// was to.
+const STOP_RECOUNTER: Duration = Duration::from_secs(1);
 
 /// How long the store may take to close.
 const STOP_STORE: Duration = Duration::from_secs(30);
@@ -130,7 +136,7 @@ impl Tree {
                 .dispatch
                 .then(|| self.dispatch())
                 .into_iter()
-                .chain([self.scrubber()])
+                .chain([self.scrubber(), self.recounter()])
                 .collect(),
         )
     }
@@ -239,6 +245,18 @@ impl Tree {
         let slot = self.handles.scrub.slot().clone();
         ChildSpec::new("scrubber", Shutdown::Stop(STOP_SCRUBBER), &slot, move || {
             (Scrubber, args.clone())
+        })
+    }
+
+    fn recounter(&self) -> ChildSpec {
+        let args = RecounterArgs {
+            events: Arc::clone(&self.ports.events),
+            store: self.handles.store.clone(),
+            handle: self.handles.recount.clone(),
+        };
+        let slot = self.handles.recount.slot().clone();
+        ChildSpec::new("recounter", Shutdown::Stop(STOP_RECOUNTER), &slot, move || {
+            (Recounter, args.clone())
         })
     }
 

@@ -440,6 +440,6 @@ async fn a_child_that_is_not_there_cannot_be_crashed() {
 async fn dead_letters_of_a_node_that_does_not_dispatch_are_no_empty_list() {
     let bench = Bench::default();
     let node = bench.start().await;
-    let refused = admin(&bench, &node).dlq(&DeadFilter::default(), 10).await.unwrap_err();
+    let refused = admin(&bench, &node).dlq(&DeadFilter::default(), None, 10).await.unwrap_err();
     assert_eq!(refused, AdminError::RoleNotEnabled("dispatch"));
 }

@@ -3,15 +3,22 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use ankusa_actors::model::batch::Batch;
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::counters::{self, Field};
+use ankusa_actors::model::failure::FailureClass;
 use ankusa_actors::model::ids::TenantOrd;
-use ankusa_actors::model::keys::CounterKey;
-use ankusa_actors::ports::sim::SimEngine;
-use ankusa_actors::ports::{Engine, Lane};
-use ankusa_actors::store::{RECOUNT_ROWS_MAX, Recount};
-use common::Bench;
+use ankusa_actors::model::invariants::Miscount;
+use ankusa_actors::model::keys::{CounterKey, DueKey, DueValue};
+use ankusa_actors::model::ops::Ops;
+use ankusa_actors::node::Node;
+use ankusa_actors::ports::sim::{Fault, SimEngine, SimOp};
+use ankusa_actors::ports::{Direction, Engine, Lane, Scan};
+use ankusa_actors::store::{OfflineError, RECOUNT_ROWS_MAX, Recount, Recounted, recount_offline};
+use common::{Bench, EPOCH_MS, millis, secs};
 
 const ACME: TenantOrd = TenantOrd(1);
 
@@ -125,4 +132,178 @@ async fn a_recount_of_many_pages_is_one_of_all_rows() {
     assert!(rows > 1_500);
     let stored = bench.disk.rows(Cf::Counters);
     assert!(stored.contains(&(counter(ACME, Field::Pending), counters::value(1_500))));
+}
+
+/// Damages two counters of `acme` as no commit would.
+async fn damage(bench: &Bench) {
+    tamper(bench, |batch| {
+        batch.put(Cf::Counters, &counter(ACME, Field::Pending), &counters::value(7));
+        batch.put(Cf::Counters, &counter(ACME, Field::Bytes), b"no number");
+    })
+    .await;
+}
+
+/// The same while a node runs.
+async fn damage_running(node: &Node) {
+    let mut batch = Batch::default();
+    batch.put(Cf::Counters, &counter(ACME, Field::Pending), &counters::value(7));
+    // More than any count, and more than 64 bits.
+    let huge = [&[131, 110, 12, 0][..], &[9; 12]].concat();
+    batch.put(Cf::Counters, &counter(ACME, Field::Bytes), &huge);
+    node.handles().store.apply(batch, Lane::Commit).await.unwrap();
+}
+
+fn wrong(report: &Recounted) -> Vec<(TenantOrd, Field, Option<i64>, i64)> {
+    let shown = |wrong: &Miscount| {
+        let stored = wrong.stored.map(counters::clamped);
+        (wrong.key.tenant, wrong.key.field, stored, wrong.recounted)
+    };
+    report.wrong.iter().map(shown).collect()
+}
+
+fn counters_of(bench: &Bench) -> Vec<(Vec<u8>, Vec<u8>)> {
+    bench.disk.rows(Cf::Counters)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_node_tells_which_counters_are_wrong_and_leaves_them() {
+    let mut bench = left_behind(3).await;
+    bench.stays_sound = false;
+    let node = bench.start().await;
+    let told = node.handles().recount.recount(true).await.unwrap();
+    assert_eq!((told.counted, told.repaired), (Recounted { rows: 4, wrong: Vec::new() }, false));
+    damage_running(&node).await;
+    let before = counters_of(&bench);
+    let told = node.handles().recount.recount(false).await.unwrap();
+    let size = bench.disk.rows(Cf::Hooks).iter().map(|(_, value)| value.len()).sum::<usize>();
+    let bytes = i64::try_from(size).unwrap();
+    assert_eq!(
+        wrong(&told.counted),
+        [(ACME, Field::Pending, Some(7), 3), (ACME, Field::Bytes, Some(i64::MAX), bytes),]
+    );
+    assert!(!told.repaired && counters_of(&bench) == before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repair_of_a_running_node_keeps_what_commits_between_the_count_and_it() {
+    let bench = left_behind(3).await;
+    let node = bench.start().await;
+    damage_running(&node).await;
+    // The count sees the moment before; these land while it is under way.
+    bench.disk.slow(SimOp::Read, Duration::from_millis(50));
+    let handle = node.handles().recount.clone();
+    let counting = tokio::spawn(async move { handle.recount(true).await });
+    millis(10).await;
+    for n in 0..5 {
+        bench.acked(&node, "acme", &format!("meanwhile {n}")).await;
+    }
+    let told = counting.await.unwrap().unwrap();
+    assert_eq!(wrong(&told.counted)[0], (ACME, Field::Pending, Some(7), 3), "as it was then");
+    assert!(told.repaired);
+    let pending =
+        counters_of(&bench).into_iter().find(|row| row.0 == counter(ACME, Field::Pending));
+    assert_eq!(pending.unwrap().1, counters::value(8));
+    bench.disk.cut_power();
+    let repaired = "CountersRepaired { counters: 2 }".to_owned();
+    assert_eq!(bench.events.lines().iter().filter(|line| **line == repaired).count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_repairs_at_once_correct_once() {
+    let bench = left_behind(3).await;
+    let node = bench.start().await;
+    damage_running(&node).await;
+    let recount = &node.handles().recount;
+    let (first, second) = tokio::join!(recount.recount(true), recount.recount(true));
+    assert_eq!((first.unwrap().repaired, second.unwrap().repaired), (true, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repair_that_may_have_landed_is_told_as_failed_and_the_next_count_says_what_is_left() {
+    for fault in [
+        Fault::apply_landed(FailureClass::IoError),
+        Fault::refuse(SimOp::Apply, FailureClass::IoError),
+    ] {
+        let bench = left_behind(3).await;
+        let node = bench.start().await;
+        damage_running(&node).await;
+        bench.disk.fail(fault.on(Lane::Background));
+        let failed = node.handles().recount.recount(true).await.unwrap_err();
+        assert_eq!(failed.class, FailureClass::IoError);
+        secs(20).await;
+        node.handles().recount.recount(true).await.unwrap();
+        let told = node.handles().recount.recount(false).await.unwrap();
+        assert_eq!(wrong(&told.counted), []);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_count_gives_way_to_a_store_that_is_to_be_closed() {
+    let bench = left_behind(3).await;
+    let node = bench.start().await;
+    bench.disk.slow(SimOp::Read, Duration::from_secs(5));
+    let (counted, reopened) = tokio::join!(node.handles().recount.recount(false), async {
+        millis(10).await;
+        node.handles().store.reopen().await
+    });
+    assert_eq!(counted.unwrap_err().class, FailureClass::NotRunning);
+    reopened.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_node_the_counters_are_counted_and_put_right_durably() {
+    let bench = left_behind(3).await;
+    let right = counters_of(&bench);
+    damage(&bench).await;
+    let damaged = bench.disk.durable_rows(Cf::Counters);
+    let engine = SimEngine::on(&bench.disk);
+    let found = recount_offline(&engine, false).await.unwrap();
+    let names = BTreeMap::from([(ACME, "acme".to_owned())]);
+    assert_eq!((found.counted.rows, found.counted.wrong.len()), (4, 2));
+    assert_eq!((&found.names, found.repaired, found.is_right()), (&names, false, false));
+    assert!(bench.disk.durable_rows(Cf::Counters) == damaged, "nothing has changed");
+    assert!(!bench.disk.is_open());
+    let found = recount_offline(&engine, true).await.unwrap();
+    assert_eq!((found.counted.wrong.len(), found.repaired, found.is_right()), (2, true, true));
+    assert!(bench.disk.durable_rows(Cf::Counters) == right && !bench.disk.is_open());
+    let found = recount_offline(&engine, true).await.unwrap();
+    assert_eq!((found.counted, found.repaired), (Recounted { rows: 4, wrong: Vec::new() }, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_a_node_has_open_is_not_recounted_from_outside() {
+    let bench = left_behind(1).await;
+    let _node = bench.start().await;
+    let refused = recount_offline(&SimEngine::on(&bench.disk), true).await.unwrap_err();
+    let OfflineError::Open(error) = refused else { panic!("{refused}") };
+    assert_eq!(error.class, FailureClass::Busy);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_row_that_cannot_be_read_counts_with_the_bytes_of_its_hook() {
+    let mut bench = left_behind(1).await;
+    bench.stays_sound = false;
+    let right = {
+        let engine = SimEngine::on(&bench.disk);
+        let kv = engine.open().await.unwrap();
+        let due = kv
+            .scan(Scan {
+                cf: Cf::Index,
+                range: DueKey::all(),
+                direction: Direction::Forward,
+                max_rows: 1,
+                max_bytes: usize::MAX,
+            })
+            .await
+            .unwrap();
+        let (key, value) = due.pairs.first().unwrap();
+        let mut ops = Ops::default();
+        let claimed = ops.claim(&DueKey::decode(key).unwrap(), DueValue::decode(value).unwrap());
+        ops.dead(&claimed, b"no row", EPOCH_MS, "src", "id");
+        kv.apply(ops.finish(), Lane::Background).await.unwrap();
+        kv.sync().await.unwrap();
+        engine.close(kv).await;
+        recount_offline(&SimEngine::on(&bench.disk), false).await.unwrap()
+    };
+    assert_eq!(wrong(&right.counted), []);
 }

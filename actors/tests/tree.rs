@@ -122,7 +122,8 @@ const STOP_OF_FRONT: [&str; 6] = [
     "front stopped",
 ];
 
-const STOP_OF_CORE: [&str; 9] = [
+const STOP_OF_CORE: [&str; 10] = [
+    "recounter stopped",
     "scrubber stopped",
     "dispatch stopped",
     "services stopped",
@@ -154,6 +155,7 @@ async fn the_tree_is_the_table() {
             "core/services one_for_one",
             "services/dispatch",
             "services/scrubber",
+            "services/recounter",
             "node/front one_for_one",
             "front/control",
             "front/admin",
@@ -173,7 +175,16 @@ async fn a_role_that_is_off_has_no_process() {
     let node = tree.bench.start().await;
     let ids: Vec<_> = board(&node).report().iter().map(|child| child.id.to_string()).collect();
     let expected = [
-        "core", "store", "queue", "syncer", "writer", "services", "scrubber", "front", "control",
+        "core",
+        "store",
+        "queue",
+        "syncer",
+        "writer",
+        "services",
+        "scrubber",
+        "recounter",
+        "front",
+        "control",
         "admin",
     ];
     assert_eq!(ids[..expected.len()], expected);
@@ -206,12 +217,12 @@ async fn core_stops_in_reverse_and_starts_in_order_with_the_disk_open_in_between
     };
     let story = watched(&tree.bench.disk, &board, back).await;
     let start = ["core starting", "disk open", "store running", "syncer running"];
-    let stop = &STOP_OF_CORE[..8];
+    let stop = &STOP_OF_CORE[..9];
     let (seen_apart, rest) = story.split_at(stop.len() + start.len());
     assert_eq!(seen_apart, [stop, &start].concat());
     // These start within one step of the runtime; that each waits for the one before is for the next test.
     let rest: BTreeSet<_> = rest.iter().map(String::as_str).collect();
-    let expected = ["writer", "queue", "dispatch", "scrubber", "services", "core"]
+    let expected = ["writer", "queue", "dispatch", "scrubber", "recounter", "services", "core"]
         .map(|id| format!("{id} running"));
     assert_eq!(rest, expected.iter().map(String::as_str).collect());
     assert_eq!(tree.journal.text(), "+control +admin +ingest", "the front has not noticed");
@@ -232,7 +243,7 @@ async fn a_writer_that_cannot_read_its_state_refuses_hooks_for_as_long_as_it_tak
         assert!(began.elapsed() < Duration::from_millis(100), "{:?}", began.elapsed());
     }
     assert!(board(&node).report().iter().all(|child| child.state.as_str() == "running"));
-    let expected = ["queue", "syncer", "writer", "services", "dispatch", "scrubber"];
+    let expected = ["queue", "syncer", "writer", "services", "dispatch", "scrubber", "recounter"];
     assert_eq!(restarted(&board(&node)), expected);
     assert_eq!(node.handles().writer.blocked(), Some(FailureClass::IoError));
     tree.bench.disk.heal();
@@ -247,7 +258,7 @@ async fn state_that_cannot_be_read_refuses_the_boot() {
     let node = tree.bench.start().await;
     assert!(node.stop(Duration::from_secs(60)).await);
     // The Store reads first, its format stamp and for its recount; then what the Writer needs is read.
-    tree.bench.disk.fail(Fault::refuse(SimOp::Read, FailureClass::Corruption).after(8));
+    tree.bench.disk.fail(Fault::refuse(SimOp::Read, FailureClass::Corruption).after(10));
     let refused = tree.bench.try_start().await.err().unwrap();
     assert_eq!(refused, "store get failed (corruption): injected");
     assert!(!tree.bench.disk.is_open());
@@ -255,17 +266,28 @@ async fn state_that_cannot_be_read_refuses_the_boot() {
 
 #[tokio::test(start_paused = true)]
 async fn each_child_restarts_with_those_that_depend_on_it_and_no_other() {
-    let core = ["core", "store", "queue", "syncer", "writer", "services", "dispatch", "scrubber"];
+    let core = [
+        "core",
+        "store",
+        "queue",
+        "syncer",
+        "writer",
+        "services",
+        "dispatch",
+        "scrubber",
+        "recounter",
+    ];
     let front = ["front", "control", "admin", "batcher-1", "batcher-2", "ingest"];
-    let table: [(&str, &[&str]); 14] = [
+    let table: [(&str, &[&str]); 15] = [
         ("core", &core),
         ("store", &core[1..]),
         ("queue", &core[2..]),
         ("syncer", &["syncer", "writer"]),
         ("writer", &["syncer", "writer"]),
-        ("services", &["services", "dispatch", "scrubber"]),
+        ("services", &["services", "dispatch", "scrubber", "recounter"]),
         ("dispatch", &["dispatch"]),
         ("scrubber", &["scrubber"]),
+        ("recounter", &["recounter"]),
         ("front", &front),
         ("control", &["control"]),
         ("admin", &["admin"]),
@@ -297,6 +319,7 @@ async fn a_queue_that_dies_too_often_takes_the_services_with_it_and_not_the_stor
     let expected = [
         ("dispatch", 1),
         ("queue", 1),
+        ("recounter", 1),
         ("scrubber", 1),
         ("services", 1),
         ("syncer", 6),

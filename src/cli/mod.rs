@@ -1,7 +1,8 @@
 //! The command line.
 //!
 //! What a command prints for people and scripts goes to standard output, what went wrong to standard error. Exit codes:
-//! 0 done, 1 it did not work or the answer is no, 2 the arguments make no sense, 78 the configuration is wrong.
+//! 0 done, 1 it did not work or the answer is no, 2 the arguments make no sense, 3 a recount found counters that are wrong
+//! and left them, 78 the configuration is wrong.
 
 mod check_config;
 mod ctl;
@@ -9,6 +10,7 @@ mod demo;
 mod healthcheck;
 mod http;
 mod print_config;
+mod recount;
 mod start;
 mod version;
 
@@ -20,6 +22,9 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Config, DEFAULT_PATH, EXIT_CONFIG, Environment};
+
+/// What a recount exits with that found counters wrong and left them so.
+const EXIT_WRONG_COUNTERS: u8 = 3;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -45,6 +50,8 @@ enum Command {
     Version,
     /// Ask the node on this machine whether it is ready: exit 0 if it is
     Healthcheck(ConfigFile),
+    /// Count every row of a store that no node has open against its counters: exit 0 if they are right, 3 if they are not
+    Recount(recount::RecountArgs),
     /// Ask or tell the node on this machine through its control socket
     Ctl(ctl::CtlArgs),
 }
@@ -83,6 +90,7 @@ pub(crate) fn run(args: impl Iterator<Item = String>) -> ExitCode {
         Command::PrintConfig(file) => print_config::run(&file),
         Command::Version => version::run(),
         Command::Healthcheck(file) => healthcheck::run(&file),
+        Command::Recount(args) => recount::run(&args),
         Command::Ctl(args) => ctl::run(&args),
     }
 }

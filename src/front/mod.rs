@@ -8,6 +8,8 @@ pub mod gauges;
 mod head_watch;
 pub mod ingest;
 pub mod listener;
+mod query;
+mod queue;
 pub mod routes;
 
 use std::net::TcpListener;

@@ -4,12 +4,9 @@
 //! authentication; on the admin port bearer tokens are, once it is bound beyond loopback.
 
 use std::convert::Infallible;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use ankusa_actors::admin::{Admin, AdminError, DumpCursor};
-use ankusa_actors::dispatch::dlq::DeadFilter;
-use ankusa_actors::model::ids::Seq;
 use axum::body::Body;
 use axum::extract::{Query, Request, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -27,14 +24,8 @@ use tower::ServiceExt;
 
 use super::auth::{Authorizer, Refused};
 use super::listener::Serve;
+use super::queue;
 use crate::telemetry::metrics::Metrics;
-
-/// Rows `GET /v1/dlq` answers unless it is asked for another number, and the most it answers.
-const DLQ_LIMIT: usize = 100;
-const DLQ_MAX_LIMIT: usize = 1_000;
-
-/// Hooks `GET /v1/hooks` answers unless it is asked for another number.
-const HOOKS_LIMIT: usize = 100;
 
 /// What every route answers from.
 #[derive(Clone)]
@@ -78,7 +69,7 @@ pub fn admin_routes(api: Api) -> Router {
         .route("/metrics", get(metrics))
         .route("/v1/config", get(config))
         .route("/v1/wal", get(wal))
-        .route("/v1/dlq", get(dlq))
+        .merge(queue::routes())
         .layer(middleware::from_fn_with_state(api.authorizer.clone(), authorize));
     open.merge(guarded).fallback(not_found).method_not_allowed_fallback(not_found).with_state(api)
 }
@@ -88,12 +79,12 @@ pub fn control_routes(control: Control) -> Router {
     let local = Router::new()
         .route("/v1/status", get(status))
         .route("/v1/tree", get(tree))
-        .route("/v1/hooks", get(hooks))
         .route("/v1/dump", get(dump))
         .route("/v1/scrub", get(scrub).post(begin_scrub))
         .route("/v1/store/reopen", post(reopen))
         .route("/v1/crash", post(crash))
         .route("/v1/stop", post(stop))
+        .merge(queue::control_routes())
         .method_not_allowed_fallback(not_found)
         .with_state(control.clone());
     admin_routes(control.api).merge(local)
@@ -103,18 +94,17 @@ async fn not_found() -> Response {
     refuse(StatusCode::NOT_FOUND, &json!({"error": "not_found"}))
 }
 
-fn refuse(status: StatusCode, body: &Value) -> Response {
+pub(super) fn refuse(status: StatusCode, body: &Value) -> Response {
     (status, Json(body.clone())).into_response()
 }
 
-/// Which scope a route takes: its resource, read.
+/// Which scope a route takes: its resource, and whether it is read or written.
 fn scope_of(path: &str) -> &'static str {
     match path {
         "/metrics" => "metrics:read",
         "/v1/config" => "config:read",
         "/v1/wal" => "wal:read",
-        "/v1/dlq" => "dlq:read",
-        _unlisted => "*",
+        other => queue::scope_of(other).unwrap_or("*"),
     }
 }
 
@@ -153,43 +143,6 @@ async fn wal(State(api): State<Api>) -> Json<Value> {
     Json(api.admin.wal().await)
 }
 
-/// A query parameter that must be a number and is none.
-struct InvalidFilter(&'static str);
-
-impl From<InvalidFilter> for Response {
-    fn from(InvalidFilter(field): InvalidFilter) -> Self {
-        refuse(StatusCode::BAD_REQUEST, &json!({"error": "invalid_filter", "field": field}))
-    }
-}
-
-fn number<T: FromStr>(
-    text: Option<&String>,
-    field: &'static str,
-) -> Result<Option<T>, InvalidFilter> {
-    let parsed = text.map(|text| text.parse::<T>()).transpose();
-    parsed.map_err(|_not_a_number| InvalidFilter(field))
-}
-
-#[derive(Deserialize)]
-struct DlqQuery {
-    source_id: Option<String>,
-    since: Option<String>,
-    limit: Option<String>,
-}
-
-async fn dlq(
-    State(api): State<Api>,
-    Query(query): Query<DlqQuery>,
-) -> Result<Json<Value>, Response> {
-    let since_ms = number(query.since.as_ref(), "since")?;
-    let limit = number::<i64>(query.limit.as_ref(), "limit")?;
-    let limit =
-        limit.map_or(DLQ_LIMIT, |limit| usize::try_from(limit.max(0)).unwrap_or(DLQ_MAX_LIMIT));
-    let filter = DeadFilter { source_id: query.source_id, since_ms };
-    let dead = api.admin.dlq(&filter, limit.min(DLQ_MAX_LIMIT)).await.map_err(failed)?;
-    Ok(Json(dead))
-}
-
 async fn status(State(control): State<Control>) -> Json<Value> {
     Json(control.api.admin.status())
 }
@@ -207,21 +160,6 @@ async fn begin_scrub(State(control): State<Control>) -> Response {
         Ok(()) => Json(json!({"status": "scrubbing"})).into_response(),
         Err(error) => failed(error),
     }
-}
-
-#[derive(Deserialize)]
-struct HooksQuery {
-    after: Option<String>,
-    limit: Option<String>,
-}
-
-async fn hooks(
-    State(control): State<Control>,
-    Query(query): Query<HooksQuery>,
-) -> Result<Json<Value>, Response> {
-    let after = Seq(number(query.after.as_ref(), "after")?.unwrap_or(0));
-    let limit = number(query.limit.as_ref(), "limit")?.unwrap_or(HOOKS_LIMIT);
-    Ok(Json(control.api.admin.hooks(after, limit).await.map_err(failed)?))
 }
 
 /// Streams line by line: a dump is never held in memory. An error on the way breaks the connection, so that a dump cut
@@ -271,14 +209,11 @@ async fn stop(State(control): State<Control>) -> Json<Value> {
     Json(json!({"status": "stopping"}))
 }
 
-fn failed(error: AdminError) -> Response {
+pub(super) fn failed(error: AdminError) -> Response {
     let name = error.to_string();
     match error {
         AdminError::StoreUnavailable(message) => {
-            let body = json!({"error": name, "message": message});
-            let headers =
-                HeaderMap::from_iter([(RETRY_AFTER, axum::http::HeaderValue::from_static("1"))]);
-            (StatusCode::SERVICE_UNAVAILABLE, headers, Json(body)).into_response()
+            unavailable(&json!({"error": name, "message": message}))
         }
         AdminError::RoleNotEnabled(role) => {
             refuse(StatusCode::CONFLICT, &json!({"error": name, "role": role}))
@@ -291,8 +226,21 @@ fn failed(error: AdminError) -> Response {
             let message = "store.scrub_bytes_per_s is 0";
             refuse(StatusCode::CONFLICT, &json!({"error": name, "message": message}))
         }
+        AdminError::TenantNotFound(tenant) => {
+            refuse(StatusCode::NOT_FOUND, &json!({"error": name, "tenant_id": tenant}))
+        }
+        AdminError::InvalidFilter(field) => {
+            refuse(StatusCode::BAD_REQUEST, &json!({"error": name, "field": field}))
+        }
+        AdminError::DispatchUnavailable => unavailable(&json!({"error": name})),
         AdminError::NoSuchChild(child) => {
             refuse(StatusCode::NOT_FOUND, &json!({"error": name, "child": child}))
         }
     }
+}
+
+/// Worth another try in a second.
+fn unavailable(body: &Value) -> Response {
+    let headers = HeaderMap::from_iter([(RETRY_AFTER, axum::http::HeaderValue::from_static("1"))]);
+    (StatusCode::SERVICE_UNAVAILABLE, headers, Json(body)).into_response()
 }

@@ -100,7 +100,8 @@ fn settings(config: &Config) -> NodeSettings {
     }
 }
 
-fn rocks_options(config: &Config) -> RocksOptions {
+/// How the store of a node is opened.
+pub(crate) fn rocks_options(config: &Config) -> RocksOptions {
     let rocksdb = &config.queue.rocksdb;
     RocksOptions {
         block_cache_bytes: rocksdb.block_cache_bytes,

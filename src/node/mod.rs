@@ -19,6 +19,8 @@ use tracing::{error, info, warn};
 
 use crate::config::Config;
 
+pub(crate) use assembly::rocks_options;
+
 /// The tree has given up: whoever manages the process starts it again.
 const EXIT_GAVE_UP: u8 = 70;
 

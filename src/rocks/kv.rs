@@ -7,10 +7,13 @@ use std::{io, path::Path};
 
 use ankusa_actors::model::batch::{Batch, Change};
 use ankusa_actors::model::cf::Cf;
-use ankusa_actors::ports::{Direction, Kv, KvError, Lane, Page, Scan, StoreStats, Verified};
+use ankusa_actors::ports::{
+    Direction, Kv, KvError, Lane, Look, Moment, Page, Scan, StoreStats, Verified,
+};
 use async_trait::async_trait;
 use rocksdb::{
-    ColumnFamily, DB, DBPinnableSlice, DBRawIterator, ReadOptions, WriteBatch, WriteOptions,
+    ColumnFamily, DB, DBPinnableSlice, DBRawIterator, ReadOptions, Snapshot, WriteBatch,
+    WriteOptions,
 };
 
 use super::error::{kv_error, not_running};
@@ -103,11 +106,22 @@ impl Kv for RocksKv {
         if keys.len() <= INLINE_KEYS_MAX {
             return keys.iter().map(|key| self.database.get(cf, key)).collect();
         }
-        self.off_the_runtime("multi_get", move |database| database.multi_get(cf, &keys)).await
+        self.off_the_runtime("multi_get", move |database| {
+            database.multi_get(cf, &keys, &database.reading)
+        })
+        .await
     }
 
     async fn scan(&self, scan: Scan) -> Result<Page, KvError> {
-        self.off_the_runtime("scan", move |database| database.scan(scan)).await
+        self.off_the_runtime("scan", move |database| database.scan(scan, ReadOptions::default()))
+            .await
+    }
+
+    async fn at_one_moment(&self, look: Look) -> Result<(), KvError> {
+        self.off_the_runtime("snapshot", move |database| {
+            look(&AtSnapshot { database, snapshot: database.db.snapshot() })
+        })
+        .await
     }
 
     async fn stats(&self) -> Result<StoreStats, KvError> {
@@ -119,6 +133,32 @@ impl Kv for RocksKv {
             scrub::read(&database.db, cf, from, max_bytes)
         })
         .await
+    }
+}
+
+/// What was in the database when the snapshot was taken, which holds for all families at once.
+struct AtSnapshot<'a> {
+    database: &'a Database,
+    snapshot: Snapshot<'a>,
+}
+
+impl AtSnapshot<'_> {
+    fn reading(&self) -> ReadOptions {
+        let mut reading = ReadOptions::default();
+        reading.set_snapshot(&self.snapshot);
+        // Whoever looks at a moment reads all of it, once: what others read stays in the cache.
+        reading.fill_cache(false);
+        reading
+    }
+}
+
+impl Moment for AtSnapshot<'_> {
+    fn scan(&self, scan: Scan) -> Result<Page, KvError> {
+        self.database.scan(scan, self.reading())
+    }
+
+    fn multi_get(&self, cf: Cf, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, KvError> {
+        self.database.multi_get(cf, keys, &self.reading())
     }
 }
 
@@ -187,20 +227,24 @@ impl Database {
         owned(found).map_err(|error| kv_error("get", error))
     }
 
-    fn multi_get(&self, cf: Cf, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, KvError> {
+    fn multi_get(
+        &self,
+        cf: Cf,
+        keys: &[Vec<u8>],
+        reading: &ReadOptions,
+    ) -> Result<Vec<Option<Vec<u8>>>, KvError> {
         let family = family(&self.db, cf, "multi_get")?;
-        let found = self.db.batched_multi_get_cf_opt(family, keys, false, &self.reading);
+        let found = self.db.batched_multi_get_cf_opt(family, keys, false, reading);
         let answers = found.into_iter().map(owned).collect::<Result<_, _>>();
         answers.map_err(|error| kv_error("multi_get", error))
     }
 
-    fn scan(&self, scan: Scan) -> Result<Page, KvError> {
+    fn scan(&self, scan: Scan, mut reading: ReadOptions) -> Result<Page, KvError> {
         let Scan { cf, range, direction, max_rows, max_bytes } = scan;
         if range.start >= range.end {
             return Ok(Page::default());
         }
         let family = family(&self.db, cf, "scan")?;
-        let mut reading = ReadOptions::default();
         // Both bounds keep the iterator out of deleted rows beyond the range, which it would step over one by one.
         reading.set_iterate_lower_bound(range.start);
         reading.set_iterate_upper_bound(range.end);

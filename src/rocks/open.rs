@@ -179,6 +179,7 @@ fn open_blocking(path: &Path, options: &RocksOptions) -> Result<(DB, OpenReport)
         let detail = format!("CURRENT is missing, yet {orphan} is there: this is no new store");
         return Err((FailureClass::Corruption, detail));
     }
+    refuse_if_open_elsewhere(path)?;
     let before = guard::before_open(path)?;
     let mut database = options.database();
     database.set_info_logger(info_log::logger(path));
@@ -186,6 +187,25 @@ fn open_blocking(path: &Path, options: &RocksOptions) -> Result<(DB, OpenReport)
     let db = opened.map_err(guard::refused)?;
     let report = guard::after_open(path, &db, before)?;
     Ok((db, report))
+}
+
+/// What is checked and put right before the database opens must not be that of a process that is writing it. RocksDB looks
+/// for one too, but only once it opens.
+fn refuse_if_open_elsewhere(path: &Path) -> Result<(), Refusal> {
+    let lock = match fs::File::options().read(true).write(true).open(path.join("LOCK")) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err((class_of_io(&error), format!("LOCK: {error}"))),
+    };
+    // Given back with the file: RocksDB takes it itself. Nothing of this process has the database open.
+    match rustix::fs::fcntl_lock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => {
+            Err((FailureClass::Busy, "another process has it open".to_owned()))
+        }
+        // A file system without locks: RocksDB will say so.
+        Err(_) => Ok(()),
+    }
 }
 
 /// A file that holds rows in a directory without the file that says which of them count. RocksDB would make a new, empty

@@ -172,6 +172,7 @@ impl Events for Metrics {
             Event::StoreUnavailable { for_ } => {
                 store.unavailable.set(for_.as_secs_f64());
             }
+            Event::Purged { state, rows } => dispatch.purged(state, rows),
             Event::CountersRepaired { counters } => {
                 store.counters_repaired.inc_by(counters);
             }

@@ -10,7 +10,7 @@ const RULE: &str = "imports";
 const ROOMS: [&str; 9] =
     ["store", "queue", "edge", "dispatch", "archive", "claims", "backup", "intake", "upkeep"];
 /// What every room may use: data, traits and machinery, and no process.
-const COMMON: [&str; 5] = ["model", "ports", "supervision", "sources", "steady"];
+const COMMON: [&str; 6] = ["model", "ports", "supervision", "sources", "steady", "sync"];
 /// The only places that know all processes.
 const ASSEMBLY: [&str; 4] = ["tree", "node", "admin", ""];
 /// What touches the world: each knows nothing but its port.

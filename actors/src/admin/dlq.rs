@@ -3,20 +3,31 @@
 use serde_json::{Value, json};
 
 use super::{Admin, AdminError};
-use crate::dispatch::dlq::{DeadEntry, DeadFilter, dead};
+use crate::dispatch::dlq::{DeadCursor, DeadEntry, DeadFilter, dead};
+use crate::model::reason::ReasonClass;
 
 impl Admin {
-    /// At most `limit` of those the filter takes, and how many there are in all: O(1), from the counters.
+    /// At most `limit` of those the filter takes, behind `after`, and how many there are in all, or of the tenant that is
+    /// asked for: O(1), from the counters. A page that says where the next one begins can hold fewer, or none.
     ///
     /// # Errors
     /// `role_not_enabled` on a node that does not dispatch: an empty list would look like good news.
-    pub async fn dlq(&self, filter: &DeadFilter, limit: usize) -> Result<Value, AdminError> {
-        if !self.settings.roles.dispatch {
-            return Err(AdminError::RoleNotEnabled("dispatch"));
-        }
-        let dead = dead(&self.handles.store, filter, limit).await?;
+    pub async fn dlq(
+        &self,
+        filter: &DeadFilter,
+        after: Option<DeadCursor>,
+        limit: usize,
+    ) -> Result<Value, AdminError> {
+        self.must_dispatch()?;
+        let dead = dead(&self.handles.store, filter, after, limit).await?;
         let entries: Vec<_> = dead.entries.iter().map(entry).collect();
-        Ok(json!({"total": dead.total, "entries": entries}))
+        let next = dead.next.map(|next| next.to_string());
+        Ok(json!({"total": dead.total, "entries": entries, "next_cursor": next}))
+    }
+
+    pub(super) fn must_dispatch(&self) -> Result<(), AdminError> {
+        let dispatches = self.settings.roles.dispatch;
+        dispatches.then_some(()).ok_or(AdminError::RoleNotEnabled("dispatch"))
     }
 }
 
@@ -31,6 +42,7 @@ fn entry(dead: &DeadEntry) -> Value {
         "dead_lettered_at": dead.dead_lettered_at_ms,
         "size": dead.size,
         "content_type": content_type,
+        "reason_class": ReasonClass::of(&dead.reason).as_str(),
         "reason": dead.reason,
     })
 }

@@ -4,6 +4,7 @@
 //! tasks belong to the actor: when it goes, however it goes, they are cut off. What they report waits in a list; the
 //! mailbox carries a wake-up for the first of a batch and for a full one, never a message a row.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use super::targets::Target;
 use crate::model::delivery::DeliveryRow;
 use crate::model::envelope::Envelope;
 use crate::model::forward;
-use crate::model::keys::LaneKey;
+use crate::model::keys::{ClaimedKey, LaneKey};
 use crate::model::ops::Claimed;
 use crate::ports::{Clock, Delivery, DeliveryResult, Event, Events, Outcome};
 
@@ -29,6 +30,8 @@ pub(super) struct Job {
     pub(super) claimed: Claimed,
     /// Whose head it is, if it is one.
     pub(super) lane: Option<LaneKey>,
+    /// Of its claim: [`super::held::Held::insert`].
+    pub(super) ticket: u64,
     pub(super) row: DeliveryRow,
     pub(super) envelope: Arc<Envelope>,
     pub(super) target: Arc<Target>,
@@ -150,6 +153,11 @@ impl Attempts {
         if let Some(parked) = inner.queues.push(&key, job, Instant::now()) {
             self.shared.park(&mut inner, parked);
         }
+    }
+
+    /// These are not to be attempted any more. What runs already runs on.
+    pub(super) fn forget(&self, claims: &BTreeSet<ClaimedKey>) {
+        self.shared.inner().queues.forget(|job| claims.contains(&job.claimed.key()));
     }
 
     /// Begins as many attempts as may run at once.

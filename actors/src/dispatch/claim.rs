@@ -272,14 +272,16 @@ async fn claim_rows(
     }
     writing.apply(ops.finish()).await?;
     canary::before_send(writing, &claimable).await?;
-    for job in claimable.jobs.drain(..) {
-        held.insert(&job.claimed);
+    for mut job in claimable.jobs.drain(..) {
+        job.ticket = held.insert(&job.claimed);
         attempts.push(job);
     }
     report.claimed = count;
     report.dead.append(&mut claimable.dead);
     report.cleared.append(&mut claimable.cleared);
-    claimable.settled.iter().for_each(|settled| held.insert(&settled.claimed));
+    for settled in &claimable.settled {
+        held.insert(&settled.claimed);
+    }
     report.settled.append(&mut claimable.settled);
     Ok(claimable)
 }

@@ -46,6 +46,17 @@ impl Outcomes {
         }
     }
 
+    /// Those of these hooks.
+    pub(super) fn markers_of(&self, seqs: &BTreeSet<Seq>) -> Cleared {
+        let of_these = self.cleared.iter().filter(|(seq, _)| seqs.contains(seq));
+        of_these.map(|(seq, markers)| (*seq, markers.clone())).collect()
+    }
+
+    /// Another batch has taken them away.
+    pub(super) fn forget_markers(&mut self, seqs: &BTreeSet<Seq>) {
+        self.cleared.retain(|seq, _| !seqs.contains(seq));
+    }
+
     /// Outcomes that are not written yet.
     pub(super) fn settled(&self) -> usize {
         self.settled.len()
@@ -93,7 +104,7 @@ impl Outcomes {
         let ending = self.settled.iter().take(count);
         let ending = ending.filter(|settled| settled.lane.is_some() && settled.ends_the_row());
         let ending: Vec<&Settled> = ending.collect();
-        let next = lanes.hand_over(writing.store(), &ending, held, handover, &mut ops).await?;
+        let mut next = lanes.hand_over(writing.store(), &ending, held, handover, &mut ops).await?;
         let seqs: BTreeSet<Seq> = new.keys().chain(self.cleared.keys()).copied().collect();
         if !seqs.is_empty() {
             let owed = Owed::look(writing.store(), &seqs).await?;
@@ -104,7 +115,7 @@ impl Outcomes {
         self.deadline = (!self.cleared.is_empty()).then(|| Instant::now() + MAX_WAIT);
         let written: Vec<Settled> = self.settled.drain(..count).collect();
         written.iter().for_each(|settled| held.remove(&settled.claimed));
-        next.jobs.iter().for_each(|job| held.insert(&job.claimed));
+        next.jobs.iter_mut().for_each(|job| job.ticket = held.insert(&job.claimed));
         Ok((written, next))
     }
 

@@ -29,24 +29,40 @@ fn bytes(size: u32) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    size: u32,
+    ticket: u64,
+}
+
 /// Every row from its claim to the write of its outcome.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    rows: BTreeMap<ClaimedKey, u32>,
+    rows: BTreeMap<ClaimedKey, Claim>,
+    tickets: u64,
     total: Amount,
     by_tenant: BTreeMap<TenantOrd, Amount>,
 }
 
 impl Held {
-    pub(super) fn insert(&mut self, claimed: &Claimed) {
-        if self.rows.insert(claimed.key(), claimed.size).is_none() {
+    /// Answers the number of this claim. A row can be forgotten while its attempt runs, and claimed again.
+    pub(super) fn insert(&mut self, claimed: &Claimed) -> u64 {
+        self.tickets += 1;
+        let claim = Claim { size: claimed.size, ticket: self.tickets };
+        if self.rows.insert(claimed.key(), claim).is_none() {
             self.total.add(claimed.size);
             self.by_tenant.entry(claimed.tenant).or_default().add(claimed.size);
         }
+        self.tickets
+    }
+
+    /// Whether a row is still held by this claim: what came of any other is nobody's.
+    pub(super) fn is_held_by(&self, key: &ClaimedKey, ticket: u64) -> bool {
+        self.rows.get(key).is_some_and(|claim| claim.ticket == ticket)
     }
 
     pub(super) fn remove(&mut self, claimed: &Claimed) {
-        let Some(size) = self.rows.remove(&claimed.key()) else { return };
+        let Some(Claim { size, ticket: _ }) = self.rows.remove(&claimed.key()) else { return };
         self.total.take(size);
         if let Some(amount) = self.by_tenant.get_mut(&claimed.tenant) {
             amount.take(size);
@@ -90,5 +106,17 @@ mod tests {
         assert_eq!(held.total(), Amount { rows: 1, bytes: 30 });
         assert_eq!(held.of_tenant(TenantOrd(2)), Amount::default());
         assert!(held.contains(&row(1, 3, 30).key()) && !held.contains(&row(1, 1, 10).key()));
+    }
+
+    #[test]
+    fn a_row_is_held_by_its_last_claim_alone() {
+        let claimed = Claimed { tenant: TenantOrd(1), seq: Seq(1), sink: 0, size: 10 };
+        let mut held = Held::default();
+        let first = held.insert(&claimed);
+        assert!(held.is_held_by(&claimed.key(), first));
+        held.remove(&claimed);
+        assert!(!held.is_held_by(&claimed.key(), first));
+        let second = held.insert(&claimed);
+        assert!(held.is_held_by(&claimed.key(), second) && !held.is_held_by(&claimed.key(), first));
     }
 }

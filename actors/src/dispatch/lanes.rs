@@ -19,7 +19,7 @@ use crate::model::cf::Cf;
 use crate::model::ids::{Seq, TenantOrd};
 use crate::model::keys::{
     ClaimedKey, DeliveryKey, DueKey, DueKind, DueValue, LaneHeadKey, LaneHeadValue, LaneKey,
-    LaneMarkerKey, LaneMemberKey, SizeValue, is_sentinel,
+    LaneMarkerKey, LaneMemberKey, is_sentinel,
 };
 use crate::model::ops::{LaneWas, Member, Ops};
 use crate::ports::{KvError, Pair};
@@ -110,8 +110,18 @@ impl Lanes {
     }
 
     /// Reads every marker.
-    pub(super) fn begin_walk(&mut self) {
+    fn begin_walk(&mut self) {
         self.walk = Some(LaneMarkerKey::all().start);
+    }
+
+    /// These lanes may have members and no head.
+    pub(super) fn look_at(&mut self, lanes: impl IntoIterator<Item = LaneKey>) {
+        self.waiting.extend(lanes);
+    }
+
+    /// Whether there are lanes to look at.
+    pub(super) fn has_more(&self) -> bool {
+        self.walk.is_some() || !self.waiting.is_empty()
     }
 
     /// Hooks have joined these lanes. What was not synced may be by now.
@@ -176,7 +186,7 @@ impl Lanes {
                 self.waiting.remove(lane);
             }
         }
-        promoted.more = self.walk.is_some() || !self.waiting.is_empty();
+        promoted.more = self.has_more();
         Ok(promoted)
     }
 
@@ -342,16 +352,12 @@ async fn first_member(
     floor: Seq,
 ) -> Result<Option<Member>, KvError> {
     let page = store.scan(scan(Cf::Index, lane.members_from(floor), FIRST)).await?;
-    Ok(page.pairs.iter().find_map(|(key, value)| member(key, value)))
+    Ok(page.pairs.iter().find_map(|(key, value)| Member::decode(key, value)))
 }
 
 fn real(pairs: &[Pair]) -> impl Iterator<Item = &[u8]> {
     let real = pairs.iter().filter(|(key, value)| !is_sentinel(Cf::Index, key, value));
     real.map(|(key, _)| key.as_slice())
-}
-
-fn member(key: &[u8], value: &[u8]) -> Option<Member> {
-    Some(Member { key: LaneMemberKey::decode(key)?, size: SizeValue::decode(value)?.0 })
 }
 
 /// The due row a member becomes.

@@ -172,7 +172,10 @@ impl Claiming<'_> {
         envelope: Arc<Envelope>,
     ) -> Result<Job, DeadLetter> {
         match self.targets.bind(&envelope.source_id, claimed.sink, row.module.as_deref()) {
-            Ok(target) => Ok(Job { claimed, lane, row, envelope, target: Arc::clone(target) }),
+            Ok(target) => {
+                let target = Arc::clone(target);
+                Ok(Job { claimed, ticket: 0, lane, row, envelope, target })
+            }
             Err(reason) => {
                 let (source_id, hook_id) = (envelope.source_id.clone(), envelope.id.to_string());
                 Err(self.dead(row, source_id, hook_id, reason))

@@ -23,6 +23,8 @@ mod load;
 mod markers;
 mod outcomes;
 mod page;
+mod purge;
+mod purge_cursor;
 mod queues;
 mod reclaim;
 mod recover;
@@ -32,14 +34,16 @@ mod writing;
 
 use std::sync::Arc;
 
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 pub use config::{DispatchConfig, RetryConfig};
-pub use handle::{DispatchHandle, DispatchSnapshot};
+pub use handle::{DispatchHandle, DispatchSnapshot, PurgeError};
+pub use purge::{PurgeChunk, PurgeStep, Purged};
+pub use purge_cursor::{NoCursor, PurgeCursor, PurgeState};
 pub use state::DispatchState;
 
 use crate::model::value_version::ValueVersion;
-use crate::ports::{Clock, Entropy, Events};
+use crate::ports::{Clock, Entropy, Events, KvError};
 use crate::queue::{JoinedLanes, SyncedMark};
 use crate::sources::Sources;
 use crate::store::StoreHandle;
@@ -52,6 +56,8 @@ pub enum DispatchMsg {
     Timer,
     /// Attempts have ended. Which and how they ended waits outside the mailbox.
     Finished,
+    /// Remove a chunk of a tenant's rows.
+    Purge(PurgeStep, RpcReplyPort<Result<PurgeChunk, KvError>>),
     /// Panic, for a drill.
     Crash,
 }
@@ -110,6 +116,10 @@ impl Actor for Dispatch {
             DispatchMsg::Wake => state.woken().await,
             DispatchMsg::Timer => state.timer_fired().await,
             DispatchMsg::Finished => state.turn().await,
+            DispatchMsg::Purge(step, reply) => {
+                let _ = reply.send(state.purge(&step).await);
+                state.turn().await;
+            }
             DispatchMsg::Crash => told_to_crash(),
         }
         Ok(())

@@ -118,7 +118,7 @@ impl Rules {
     }
 
     fn give_up(&self, job: Job, attempts: u32, at_ms: u64, reason: String) -> DeadLetter {
-        let Job { claimed: _, lane: _, row, envelope, target } = job;
+        let Job { claimed: _, lane: _, ticket: _, row, envelope, target } = job;
         let error = Some(reason.clone());
         let row = DeliveryRow { state: RowState::Dead, attempts, at_ms, error, ..row };
         DeadLetter {

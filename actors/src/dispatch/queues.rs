@@ -146,6 +146,15 @@ impl<K: Clone + Ord, T> Queues<K, T> {
         }
     }
 
+    /// Drops what waits and is not to run any more.
+    pub(super) fn forget(&mut self, is_gone: impl Fn(&T) -> bool) {
+        for lane in self.lanes.values_mut() {
+            let before = lane.waiting.len();
+            lane.waiting.retain(|item| !is_gone(item));
+            self.waiting -= before - lane.waiting.len();
+        }
+    }
+
     pub(super) fn waiting(&self) -> usize {
         self.waiting
     }
@@ -227,6 +236,20 @@ mod tests {
         assert_eq!(queues.end(&"a", true, Answer::Ok, until), None);
         assert_eq!(started(&mut queues, until), [7, 8]);
         assert_eq!(queues.breakers_open(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_forgotten_never_runs_and_holds_nobody_up() {
+        let (mut queues, now) = (queues(10, 10), Instant::now());
+        for (key, item) in [("a", 1), ("a", 2), ("b", 11), ("c", 21)] {
+            queues.push(&key, item, now);
+        }
+        queues.forget(|item| [1, 2, 21].contains(item));
+        assert_eq!((queues.waiting(), queues.running()), (1, 0));
+        queues.push(&"c", 22, now);
+        assert_eq!(started(&mut queues, now), [11, 22]);
+        queues.push(&"a", 3, now);
+        assert_eq!(started(&mut queues, now), [3]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -29,6 +29,8 @@ use crate::model::ids::TenantOrd;
 use crate::model::retry::RetryPolicy;
 use crate::ports::{Clock, KvError};
 
+mod purging;
+
 /// Between two looks at what no message tells: clocks that were set, a store that is open again, markers left over.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
@@ -179,8 +181,6 @@ impl DispatchState {
         self.housekeepings += 1;
         if self.housekeepings.is_multiple_of(SWEEP_EVERY) {
             self.sweep.begin();
-            self.lanes.begin_walk();
-            self.look = true;
         }
     }
 
@@ -251,8 +251,11 @@ impl DispatchState {
 
     /// Writes every outcome there is.
     async fn flush(&mut self) -> Result<(), KvError> {
-        let (rules, entropy) = (&self.rules, &self.args.entropy);
-        let done = self.attempts.take().into_iter();
+        let (rules, entropy, held) = (&self.rules, &self.args.entropy, &self.held);
+        let mut done = self.attempts.take();
+        // What came of a row that was purged meanwhile is nobody's business.
+        done.retain(|done| held.is_held_by(&done.job.claimed.key(), done.job.ticket));
+        let done = done.into_iter();
         self.outcomes.extend(done.map(|done| rules.settle(done, entropy.unit())));
         loop {
             let now_ms = self.clock.now_ms();

@@ -5,6 +5,7 @@
 //! holds.
 
 use crate::model::batch::Batch;
+use crate::model::failure::FailureClass;
 use crate::ports::{KvError, Lane};
 use crate::store::StoreHandle;
 
@@ -69,5 +70,14 @@ impl Writing {
     /// Memory and store have been compared, and no write has failed since.
     pub(super) fn settled(&mut self) {
         self.known = Known::Settled;
+    }
+}
+
+/// A write has failed, and the store has not been opened again since.
+pub(super) fn not_settled() -> KvError {
+    KvError {
+        class: FailureClass::NotRunning,
+        op: "apply",
+        detail: "a write failed, and the store has yet to show what became of it".to_owned(),
     }
 }

@@ -117,6 +117,12 @@ pub fn operand(delta: i64) -> Vec<u8> {
     wide_operand(i128::from(delta))
 }
 
+/// The operand that makes a counter which said `stored` say `counted`, whatever is added to it before or behind. What is
+/// no number counts as 0, as it does in a fold.
+pub fn correction(stored: Option<i128>, counted: i64) -> Vec<u8> {
+    wide_operand(i128::from(counted).saturating_sub(stored.unwrap_or(0)))
+}
+
 /// The stored value `count`.
 pub fn value(count: i64) -> Vec<u8> {
     wide_value(i128::from(count))
@@ -124,8 +130,12 @@ pub fn value(count: i64) -> Vec<u8> {
 
 /// What a stored counter says; `None` where it says no number. Out of range is clamped.
 pub fn read(stored: &[u8]) -> Option<i64> {
-    number(stored)
-        .map(|number| i64::try_from(number).unwrap_or(if number < 0 { i64::MIN } else { i64::MAX }))
+    number(stored).map(clamped)
+}
+
+/// `number`, or the nearest there is.
+pub fn clamped(number: i128) -> i64 {
+    i64::try_from(number).unwrap_or(if number < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// What a fold came to.
@@ -161,7 +171,7 @@ fn sum<'a>(operands: impl IntoIterator<Item = &'a [u8]>) -> (i128, usize) {
 }
 
 /// The number in an operand or a value, in any of the documented forms.
-pub(in crate::model) fn number(bytes: &[u8]) -> Option<i128> {
+pub fn number(bytes: &[u8]) -> Option<i128> {
     let tail =
         std::iter::once(INT_ADD).chain(INT_ADD_OLD).find_map(|head| bytes.strip_prefix(head));
     match (tail, bytes) {

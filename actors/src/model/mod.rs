@@ -17,6 +17,7 @@ pub mod invariants;
 pub mod keys;
 pub mod ops;
 pub mod ordering;
+pub mod reason;
 pub mod retry;
 pub mod sink_spec;
 pub mod source;

@@ -29,6 +29,7 @@ pub async fn holds_for<E: Engine>(new_engine: impl Fn() -> E) {
     a_bounded_scan_says_whether_there_is_more(&new_engine()).await;
     a_range_that_holds_nothing_is_an_empty_page(&new_engine()).await;
     a_scan_goes_on_where_the_last_one_stopped(&new_engine()).await;
+    a_moment_stays_as_it_was(&new_engine()).await;
     commits_land_in_the_order_they_were_handed_over(&new_engine()).await;
     a_batch_lands_although_its_caller_gave_up(&new_engine()).await;
     what_was_synced_is_there_after_a_reopen(&new_engine()).await;

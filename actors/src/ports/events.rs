@@ -129,6 +129,11 @@ pub enum Event<'a> {
         source_id: &'a str,
         sink: &'static str,
     },
+    /// Rows that an operator had removed, by the state they were in.
+    Purged {
+        state: &'static str,
+        rows: u64,
+    },
     ChildRestarted {
         child: &'a str,
     },

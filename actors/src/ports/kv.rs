@@ -115,6 +115,18 @@ pub struct DiskRoom {
     pub memtable_bytes: u64,
 }
 
+/// The store as it was at one moment, whatever has been written since. Its reads wait for the disk where they are made.
+pub trait Moment {
+    /// As [`Kv::scan`].
+    fn scan(&self, scan: Scan) -> Result<Page, KvError>;
+
+    /// As [`Kv::multi_get`].
+    fn multi_get(&self, cf: Cf, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, KvError>;
+}
+
+/// What is done with a [`Moment`].
+pub type Look = Box<dyn FnOnce(&dyn Moment) -> Result<(), KvError> + Send>;
+
 /// An open database. Dropping it closes it, sooner or later; [`Engine::close`] says when it is done.
 #[async_trait]
 pub trait Kv: Send + Sync + 'static {
@@ -139,6 +151,14 @@ pub trait Kv: Send + Sync + 'static {
     async fn multi_get(&self, cf: Cf, keys: Vec<Vec<u8>>) -> Result<Vec<Option<Vec<u8>>>, KvError>;
 
     async fn scan(&self, scan: Scan) -> Result<Page, KvError>;
+
+    /// Runs `look`, where it may wait for the disk, over all families as they are at one moment: of each batch all or
+    /// nothing. Rows that are deleted meanwhile keep their room until it is done, and a close waits for its next read,
+    /// which fails.
+    ///
+    /// # Errors
+    /// Those of `look`; or it was not run to its end.
+    async fn at_one_moment(&self, look: Look) -> Result<(), KvError>;
 
     async fn stats(&self) -> Result<StoreStats, KvError>;
 

@@ -14,7 +14,7 @@ pub use clock::Clock;
 pub use entropy::Entropy;
 pub use events::{DeliveryResult, Event, Events, IngestOutcome, RefusedReason, ReopenResult};
 pub use kv::{
-    Damaged, Direction, DiskRoom, Engine, Kv, KvError, Lane, OpenError, OpenReport, Page, Pair,
-    Scan, StoreCut, StoreStats, Verified,
+    Damaged, Direction, DiskRoom, Engine, Kv, KvError, Lane, Look, Moment, OpenError, OpenReport,
+    Page, Pair, Scan, StoreCut, StoreStats, Verified,
 };
 pub use sink::{Delivery, Outcome, Sink};

@@ -1,7 +1,7 @@
 //! The bound in front of a mailbox that has none: a permit is taken before anything is queued and travels with it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// One batcher partition's room, in records and in body bytes, buffered and in flight.
 #[derive(Debug)]

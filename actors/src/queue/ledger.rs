@@ -6,7 +6,7 @@
 //! process loses neither the list nor the callers.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::admission::Permit;
 use super::reply::{CommitAnswer, Refusal, Reply};
 use crate::model::ids::Seq;
+use crate::sync::{Arc, Mutex, MutexGuard};
 
 /// One hook's caller, and the room it holds until it is answered.
 #[derive(Debug)]
@@ -190,6 +191,10 @@ impl Ledger {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(all(test, feature = "shuttle"))]
+#[path = "ledger_interleavings.rs"]
+mod interleavings;
 
 #[cfg(test)]
 mod tests {

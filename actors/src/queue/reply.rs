@@ -3,13 +3,12 @@
 //! Three outcomes, never two: acked, refused, unknown. A hook the Writer has not started can be given up by either side,
 //! and exactly one of them wins; from the start on it is waited out, so a 503 is never followed by a commit.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::model::ids::Seq;
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU8, Ordering};
 
 /// What became of one hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +106,10 @@ impl Drop for Waiting {
         settle(&self.state, GIVEN_UP);
     }
 }
+
+#[cfg(all(test, feature = "shuttle"))]
+#[path = "reply_interleavings.rs"]
+mod interleavings;
 
 #[cfg(test)]
 mod tests {

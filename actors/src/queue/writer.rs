@@ -163,7 +163,10 @@ impl WriterState {
         let marker = store.get(Cf::Default, META_NEXT_SEQ)?;
         let marker = marker.as_deref().and_then(read_u64).map_or(Seq::FIRST, Seq);
         let last = last_hook(store).await?.map_or(Seq::FIRST, |seq| seq.plus(1));
-        self.next_seq = self.next_seq.max(marker).max(last);
+        // A group that was never applied has used up its seqs too, whichever Writer gave them out: the mark is past them,
+        // and what is at or below the mark is taken for synced.
+        let unused = self.args.mark.get().plus(1);
+        self.next_seq = self.next_seq.max(marker).max(last).max(unused);
         let tenants = Tenants::load(store).await?;
         // What the store holds at its open, it holds durably: recovery wrote it into synced files.
         self.args.mark.raise(Seq(self.next_seq.0.saturating_sub(1)));

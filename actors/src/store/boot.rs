@@ -35,17 +35,22 @@ pub(super) async fn look_around(
     report: OpenReport,
     events: &dyn Events,
 ) -> Result<OpenNotes, BootError> {
-    check_format(kv).await?;
-    check_families(kv).await?;
+    check(kv).await?;
     let OpenReport { closed_cleanly, cut } = report;
     let recount =
-        if closed_cleanly { Recount::NotNeeded } else { recount::recount(kv, events).await? };
+        if closed_cleanly { Recount::NotNeeded } else { recount::at_boot(kv, events).await? };
     Ok(OpenNotes { closed_cleanly, cut, recount })
 }
 
 /// The format before lanes. A store without lanes is the same in both, so it takes no more than the stamp: from then on
 /// a release that does not know lanes refuses it.
 const BEFORE_LANES: u64 = 7;
+
+/// Whether this release may use the store at all.
+pub(super) async fn check(kv: &dyn Kv) -> Result<(), BootError> {
+    check_format(kv).await?;
+    check_families(kv).await
+}
 
 /// Stamps an empty store and one of the format before, accepts one of our format, refuses every other.
 async fn check_format(kv: &dyn Kv) -> Result<(), BootError> {

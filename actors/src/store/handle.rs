@@ -5,19 +5,22 @@
 //! close takes it out, waits until the last lease is back, and only then lets the engine close it. RocksDB allows one
 //! open per path, so that order is what makes a reopen possible at all.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{OnceLock, PoisonError};
 
 use ractor::rpc::CallResult;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
+use super::recount::{self, Recounted};
 use super::room::RoomLimits;
 use super::{Recount, StoreMsg};
 use crate::model::batch::Batch;
 use crate::model::cf::Cf;
 use crate::model::failure::FailureClass;
+use crate::model::invariants::Miscount;
 use crate::ports::{DiskRoom, Kv, KvError, Lane, Page, Scan, StoreCut, StoreStats, Verified};
 use crate::supervision::Slot;
+use crate::sync::{Arc, Mutex, MutexGuard};
 
 /// What anyone may know of the store without asking it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -323,6 +326,26 @@ impl StoreHandle {
         self.lease()?.kv().verify(cf, from, max_bytes).await
     }
 
+    /// Counts every row against the counters, both as they are at one moment. Takes a second or so for each hundred
+    /// thousand rows and gives up, with `not_running`, once the store is to be closed.
+    pub async fn recount(&self) -> Result<Recounted, KvError> {
+        let lease = self.lease()?;
+        let (door, generation) = (Arc::clone(&self.door), lease.generation);
+        let go_on = move || {
+            let state = door.state();
+            state.open && state.generation == generation
+        };
+        let counted =
+            recount::at_one_moment(lease.kv(), |moment| recount::count(moment, None, go_on));
+        Ok(counted.await?.unwrap_or_default())
+    }
+
+    /// Makes counters right that were counted wrong, durably, whatever has moved them since. Once: an error says that it
+    /// may have happened, and only another count says whether it did.
+    pub async fn correct(&self, wrong: &[Miscount]) -> Result<(), KvError> {
+        self.apply_synced(recount::corrections(wrong).finish(), Lane::Background).await
+    }
+
     /// A probe found the store so slow that it counts as failing. A reopen would have to wait for the same disk.
     pub(super) fn probe_timed_out(&self) {
         self.door.failed(FailureClass::Timeout, "probe");
@@ -352,3 +375,7 @@ impl StoreHandle {
         result
     }
 }
+
+#[cfg(all(test, feature = "shuttle"))]
+#[path = "handle_interleavings.rs"]
+mod interleavings;

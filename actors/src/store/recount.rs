@@ -1,22 +1,29 @@
-//! The counters against the rows, after a stop that was not clean and before anybody writes.
+//! The counters against the rows: after a stop that was not clean, before anybody writes; and whenever an operator asks,
+//! of a store that is written meanwhile or of one that no node has open.
 //!
 //! Counters move in the batch of the rows they count, so a crash leaves both or neither, and a miscount means that
 //! something else went wrong. Counters are derived: the rows win. Each repair is logged and counted.
 //!
+//! Rows and counters are read at one moment. So a counter is wrong by the same amount whatever commits meanwhile, and a
+//! repair adds that amount: a put would undo every move since. Adding it twice would be wrong, so nobody tries again
+//! what may have landed: a new count says what is still missing.
+//!
 //! A row of the index costs a read and its share of a look-up: 20,000 of them take a quarter of a second of an unoptimized
 //! build on two cores, so a million would take 13 s. So that a boot stays short, a store past a bound is not recounted
-//! here, and says so. Memory is that of a page of rows and of the counters themselves.
+//! there, and says so. Memory is that of a page of rows and of the counters themselves.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use tracing::{info, warn};
 
 use crate::model::cf::Cf;
 use crate::model::counters;
+use crate::model::delivery::DeliveryRow;
+use crate::model::failure::FailureClass;
 use crate::model::invariants::{self, Counts, Dump, Miscount};
-use crate::model::keys::{CounterKey, TenantNameKey};
+use crate::model::keys::{CounterKey, DeliveryKey, HookKey, TenantNameKey};
 use crate::model::ops::Ops;
-use crate::ports::{Direction, Event, Events, Kv, KvError, Lane, Pair, Scan};
+use crate::ports::{Direction, Event, Events, Kv, KvError, Lane, Moment, Pair, Scan};
 
 /// More rows of hooks, deliveries or index are not counted at a boot.
 pub const RECOUNT_ROWS_MAX: u64 = 50_000;
@@ -42,31 +49,30 @@ pub enum Recount {
     Skipped,
 }
 
+/// What a count of all rows came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recounted {
+    /// Rows of the index.
+    pub rows: u64,
+    /// The counters that are not what their rows say, in the order of their keys.
+    pub wrong: Vec<Miscount>,
+}
+
 /// Counts, compares, and puts right what is wrong.
 ///
 /// # Errors
 /// A row cannot be read, or the repair cannot be made durable.
-pub(super) async fn recount(kv: &dyn Kv, events: &dyn Events) -> Result<Recount, KvError> {
+pub(super) async fn at_boot(kv: &dyn Kv, events: &dyn Events) -> Result<Recount, KvError> {
     let stats = kv.stats().await?;
     if stats.hooks.max(stats.deliveries) > RECOUNT_ROWS_MAX {
         return Ok(skipped());
     }
-    let Some((counts, rows)) = count(kv).await? else { return Ok(skipped()) };
-    let wrong = counts.miscounts(stored(kv).await?);
+    let counted = at_one_moment(kv, |moment| count(moment, Some(RECOUNT_ROWS_MAX), || true));
+    let Some(Recounted { rows, wrong }) = counted.await? else { return Ok(skipped()) };
     if wrong.is_empty() {
         return Ok(Recount::Right { rows });
     }
-    let mut ops = Ops::default();
-    for (n, Miscount { key, stored, recounted }) in wrong.iter().enumerate() {
-        if n < TOLD {
-            let (tenant, field) = (key.tenant.0, key.field.as_str());
-            warn!(tenant, field, stored, recounted, "a counter was not what its rows say");
-        }
-        ops.put_counter(*key, *recounted);
-    }
-    kv.apply(ops.finish(), Lane::Background).await?;
-    kv.sync().await?;
-    let counters = u64::try_from(wrong.len()).unwrap_or(u64::MAX);
+    let counters = put_right(kv, &wrong).await?;
     warn!(counters, rows, "counters were put right after a stop that was not clean");
     events.emit(&Event::CountersRepaired { counters });
     Ok(Recount::Repaired { rows, counters })
@@ -80,60 +86,120 @@ fn skipped() -> Recount {
     Recount::Skipped
 }
 
-/// What the index says, and of how many rows; `None` past the bound.
-async fn count(kv: &dyn Kv) -> Result<Option<(Counts, u64)>, KvError> {
-    let mut counts = Counts::default();
-    let mut names = BTreeMap::new();
-    let (mut from, mut rows) = (Vec::new(), 0_u64);
-    loop {
-        let page = kv.scan(page(Cf::Index, from)).await?;
-        rows += u64::try_from(page.pairs.len()).unwrap_or(u64::MAX);
-        if rows > RECOUNT_ROWS_MAX {
-            return Ok(None);
-        }
-        counts.add_all(count_page(kv, &page.pairs, &mut names).await?);
-        match page.pairs.last().filter(|_| page.more) {
-            Some((last, _)) => from = after(last),
-            None => return Ok(Some((counts, rows))),
-        }
-    }
+/// Runs `look` over one moment of the store and answers what it does.
+pub(super) async fn at_one_moment<T: Send + 'static>(
+    kv: &dyn Kv,
+    look: impl FnOnce(&dyn Moment) -> Result<T, KvError> + Send + 'static,
+) -> Result<T, KvError> {
+    let (told, answer) = tokio::sync::oneshot::channel();
+    let looked = kv.at_one_moment(Box::new(move |moment| {
+        let _ = told.send(look(moment)?);
+        Ok(())
+    }));
+    looked.await?;
+    answer.await.map_err(|_| gone("the look did not come to its end"))
 }
 
-async fn count_page(
-    kv: &dyn Kv,
-    index: &[Pair],
-    names: &mut BTreeMap<String, Option<Vec<u8>>>,
-) -> Result<Counts, KvError> {
-    let keys: Vec<Vec<u8>> = index
-        .iter()
-        .filter_map(|(key, _)| invariants::row_of(key))
-        .map(|row| row.encode().to_vec())
-        .collect();
-    let found = kv.multi_get(Cf::Deliveries, keys.clone()).await?;
-    let rows = keys.iter().zip(&found).filter_map(|(key, row)| Some((key, row.as_ref()?)));
-    for tenant in index.iter().filter_map(|(key, _)| invariants::named_tenant(key)) {
-        if !names.contains_key(tenant) {
-            let ord = kv.get(Cf::Tenants, &TenantNameKey(tenant).encode())?;
-            names.insert(tenant.to_owned(), ord);
+fn gone(why: &str) -> KvError {
+    KvError { class: FailureClass::NotRunning, op: "recount", detail: why.to_owned() }
+}
+
+/// The batch that makes `wrong` right, from whatever moment they were counted at.
+pub(super) fn corrections(wrong: &[Miscount]) -> Ops {
+    let mut ops = Ops::default();
+    for (n, miscount) in wrong.iter().enumerate() {
+        if n < TOLD {
+            let Miscount { key, stored, recounted } = *miscount;
+            let (tenant, field) = (key.tenant.0, key.field.as_str());
+            warn!(tenant, field, stored, recounted, "a counter was not what its rows say");
+        }
+        ops.correct_counter(miscount);
+    }
+    ops
+}
+
+/// Durably. Answers how many.
+pub(super) async fn put_right(kv: &dyn Kv, wrong: &[Miscount]) -> Result<u64, KvError> {
+    kv.apply(corrections(wrong).finish(), Lane::Background).await?;
+    kv.sync().await?;
+    Ok(u64::try_from(wrong.len()).unwrap_or(u64::MAX))
+}
+
+/// What the index says, against what the counters say; `None` past `rows_max`. Asks after each page whether to go on.
+///
+/// # Errors
+/// A row cannot be read, or it was not to go on.
+pub(super) fn count(
+    moment: &dyn Moment,
+    rows_max: Option<u64>,
+    go_on: impl Fn() -> bool,
+) -> Result<Option<Recounted>, KvError> {
+    let mut counts = Counts::default();
+    let (mut from, mut rows) = (Vec::new(), 0_u64);
+    loop {
+        if !go_on() {
+            return Err(gone("the store is being closed"));
+        }
+        let page = moment.scan(page(Cf::Index, from))?;
+        rows += u64::try_from(page.pairs.len()).unwrap_or(u64::MAX);
+        if rows_max.is_some_and(|max| rows > max) {
+            return Ok(None);
+        }
+        counts.add_all(count_page(moment, &page.pairs)?);
+        match page.pairs.last().filter(|_| page.more) {
+            Some((last, _)) => from = after(last),
+            None => break,
         }
     }
-    let named: Vec<(Vec<u8>, &Vec<u8>)> = names
-        .iter()
-        .filter_map(|(name, ord)| Some((TenantNameKey(name).encode(), ord.as_ref()?)))
-        .collect();
-    let index = index.iter().map(|(key, value)| (Cf::Index, key, value));
-    let rows = rows.map(|(key, value)| (Cf::Deliveries, key, value));
-    let named = named.iter().map(|(key, value)| (Cf::Tenants, key, *value));
-    Ok(invariants::recount(&Dump::from_rows(index.chain(rows).chain(named))))
+    let wrong = counts.miscounts(stored(moment)?);
+    Ok(Some(Recounted { rows, wrong }))
+}
+
+fn count_page(moment: &dyn Moment, index: &[Pair]) -> Result<Counts, KvError> {
+    let keys: Vec<DeliveryKey> =
+        index.iter().filter_map(|(key, _)| invariants::row_of(key)).collect();
+    let encoded: Vec<Vec<u8>> = keys.iter().map(|key| key.encode().to_vec()).collect();
+    let found = moment.multi_get(Cf::Deliveries, &encoded)?;
+    let hooks = hooks_of_unreadable(moment, &keys, &found)?;
+    let names: BTreeSet<&str> =
+        index.iter().filter_map(|(key, _)| invariants::named_tenant(key)).collect();
+    let names: Vec<Vec<u8>> = names.into_iter().map(|name| TenantNameKey(name).encode()).collect();
+    let ords = moment.multi_get(Cf::Tenants, &names)?;
+    let there = |cf, keys: &[Vec<u8>], values: Vec<Option<Vec<u8>>>| {
+        let pairs = keys.iter().cloned().zip(values);
+        pairs.filter_map(|(key, value)| Some((cf, key, value?))).collect::<Vec<_>>()
+    };
+    let index = index.iter().map(|(key, value)| (Cf::Index, key.clone(), value.clone()));
+    let rows = there(Cf::Deliveries, &encoded, found);
+    let names = there(Cf::Tenants, &names, ords);
+    let all = index.chain(rows).chain(names).chain(hooks);
+    Ok(invariants::recount(&Dump::from_rows(all)))
+}
+
+/// A row that cannot be read stands for the bytes of its hook. There are few of them, and hooks are large.
+fn hooks_of_unreadable(
+    moment: &dyn Moment,
+    keys: &[DeliveryKey],
+    rows: &[Option<Vec<u8>>],
+) -> Result<Vec<(Cf, Vec<u8>, Vec<u8>)>, KvError> {
+    let mut hooks = Vec::new();
+    for (key, row) in keys.iter().zip(rows) {
+        if row.as_ref().is_some_and(|row| DeliveryRow::decode(row).is_err()) {
+            let key = HookKey(key.seq).encode().to_vec();
+            let found = moment.multi_get(Cf::Hooks, std::slice::from_ref(&key))?;
+            hooks.extend(found.into_iter().flatten().map(|hook| (Cf::Hooks, key.clone(), hook)));
+        }
+    }
+    Ok(hooks)
 }
 
 /// Every counter that this release knows; `None` where it says no number.
-async fn stored(kv: &dyn Kv) -> Result<Vec<(CounterKey, Option<i64>)>, KvError> {
+fn stored(moment: &dyn Moment) -> Result<Vec<(CounterKey, Option<i128>)>, KvError> {
     let mut stored = Vec::new();
     let mut from = Vec::new();
     loop {
-        let page = kv.scan(page(Cf::Counters, from)).await?;
-        let read = |(key, value): &Pair| Some((CounterKey::decode(key)?, counters::read(value)));
+        let page = moment.scan(page(Cf::Counters, from))?;
+        let read = |(key, value): &Pair| Some((CounterKey::decode(key)?, counters::number(value)));
         stored.extend(page.pairs.iter().filter_map(read));
         match page.pairs.last().filter(|_| page.more) {
             Some((last, _)) => from = after(last),

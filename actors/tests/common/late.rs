@@ -8,7 +8,7 @@ use ankusa_actors::model::batch::Batch;
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::ports::sim::{SimDisk, SimEngine};
 use ankusa_actors::ports::{
-    DiskRoom, Engine, Kv, KvError, Lane, OpenError, Page, Scan, StoreStats, Verified,
+    DiskRoom, Engine, Kv, KvError, Lane, Look, OpenError, Page, Scan, StoreStats, Verified,
 };
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
@@ -114,6 +114,10 @@ impl Kv for LateKv {
 
     async fn scan(&self, scan: Scan) -> Result<Page, KvError> {
         self.kv.scan(scan).await
+    }
+
+    async fn at_one_moment(&self, look: Look) -> Result<(), KvError> {
+        self.kv.at_one_moment(look).await
     }
 
     async fn stats(&self) -> Result<StoreStats, KvError> {

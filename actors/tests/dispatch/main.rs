@@ -14,5 +14,7 @@ mod faults;
 mod lane_crashes;
 mod lanes;
 mod markers;
+mod purge;
 mod retries;
+mod states;
 mod world;

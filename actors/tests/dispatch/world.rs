@@ -126,7 +126,9 @@ impl Engine for Mounted {
         if !self.alive.load(Ordering::Relaxed) {
             return Err(self.dead());
         }
-        self.engine.open().await
+        let kv = self.engine.open().await?;
+        // It may have died meanwhile.
+        if self.alive.load(Ordering::Relaxed) { Ok(kv) } else { Err(self.dead()) }
     }
 
     async fn close(&self, kv: Box<dyn Kv>) {

@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use ankusa_actors::model::cf::Cf;
+use ankusa_actors::model::delivery::{DeliveryRow, RowState};
 use ankusa_actors::model::envelope::Envelope;
 use ankusa_actors::model::ids::Seq;
 use ankusa_actors::model::invariants::{self, Dump, Violation};
-use ankusa_actors::model::keys::{HookKey, LaneMemberKey, is_sentinel};
+use ankusa_actors::model::keys::{DeliveryKey, HookKey, LaneMemberKey, is_sentinel};
 use ankusa_actors::ports::sim::{SimCounts, SimDisk};
 use ankusa_actors::ports::{Clock, Delivery, Event, Events, Pair};
 use ankusa_actors::queue::CommitAnswer;
 
+use super::plan::{Plan, Step};
 use crate::common::EPOCH_MS;
 
 /// What a client knows of its request.
@@ -29,12 +31,19 @@ struct Sent {
     fate: Fate,
     /// The highest seq anybody had been answered when it was sent.
     after: Seq,
-    /// Sinks that have taken it, and those that never will.
+    /// Sinks that have taken it.
     taken: BTreeSet<usize>,
+    /// Sinks that have said they never will.
+    declined: BTreeSet<usize>,
+    /// Sink and attempt.
+    asked: BTreeSet<(usize, u32)>,
 }
 
 /// The header whose value hooks of an ordered sink go by.
 pub const LANE_HEADER: &str = "lane";
+
+/// The sink that takes its hooks in order, where a source has so many.
+pub const ORDERED_SINK: usize = 1;
 
 /// What the sink of a lane has seen.
 #[derive(Clone, Debug)]
@@ -69,6 +78,10 @@ pub struct Judge {
     disk: Arc<SimDisk>,
     clock: Arc<dyn Clock>,
     archive: bool,
+    dispatch: bool,
+    max_attempts: u32,
+    /// Nothing in the plan makes an attempt be made twice.
+    asks_once: bool,
     record: Arc<Mutex<Record>>,
 }
 
@@ -77,8 +90,16 @@ fn body_of(value: &[u8]) -> String {
 }
 
 impl Judge {
-    pub fn new(disk: &Arc<SimDisk>, clock: Arc<dyn Clock>, archive: bool) -> Self {
-        Self { disk: Arc::clone(disk), clock, archive, record: Arc::default() }
+    pub fn new(disk: &Arc<SimDisk>, clock: Arc<dyn Clock>, plan: &Plan) -> Self {
+        Self {
+            disk: Arc::clone(disk),
+            clock,
+            archive: plan.settings.storage_runs,
+            dispatch: plan.settings.dispatch_runs,
+            max_attempts: plan.settings.dispatch.retry.max_attempts,
+            asks_once: !plan.steps.iter().any(Step::disturbs),
+            record: Arc::default(),
+        }
     }
 
     /// Seq and body of every hook in these rows.
@@ -104,7 +125,8 @@ impl Judge {
     pub fn is_sent(&self, body: &str, sinks: usize) {
         let mut record = self.record.lock().unwrap();
         let after = record.highest;
-        let sent = Sent { sinks, fate: Fate::Waiting, after, taken: BTreeSet::new() };
+        let (taken, declined, asked) = Default::default();
+        let sent = Sent { sinks, fate: Fate::Waiting, after, taken, declined, asked };
         record.sent.insert(body.to_owned(), sent);
     }
 
@@ -175,29 +197,46 @@ impl Judge {
         if stored.is_none() {
             self.object(format!("{body} is delivered and a power cut would lose it"));
         }
-        let lane = stored.filter(|_| sink == 1).map(|(seq, _)| {
-            let Envelope { source_id, headers, .. } = &*delivery.envelope;
-            let lane = format!("{source_id} {} {headers:?}", delivery.tenant_id);
-            self.is_in_turn(&lane, *seq, body, sink);
-            lane
-        });
-        let fate = self.record.lock().unwrap().sent[body].fate;
-        if matches!(fate, Fate::Answered(CommitAnswer::Refused(_))) {
+        let attempt = delivery.attempt;
+        let sent = self.record.lock().unwrap().sent[body].clone();
+        if matches!(sent.fate, Fate::Answered(CommitAnswer::Refused(_))) {
             self.object(format!("{body} was refused and is delivered"));
         }
+        if self.asks_once && sent.taken.contains(&sink) {
+            self.object(format!("{body} was taken by sink {sink}, and is delivered again"));
+        }
+        let is_new = {
+            let mut record = self.record.lock().unwrap();
+            record.sent.get_mut(body).unwrap().asked.insert((sink, attempt))
+        };
+        let last = sent.asked.range((sink, 0)..=(sink, u32::MAX)).next_back();
+        let follows = last.map_or(1, |(_, attempt)| attempt + 1) == attempt;
+        if self.asks_once && !(is_new && follows) {
+            self.object(format!("attempt {attempt} of {body} at sink {sink} comes after {last:?}"));
+        }
+        let lane = stored.filter(|_| sink == ORDERED_SINK).map(|(seq, _)| {
+            let Envelope { source_id, headers, .. } = &*delivery.envelope;
+            let lane = format!("{source_id} {} {headers:?}", delivery.tenant_id);
+            self.is_in_turn(&lane, *seq, body);
+            lane
+        });
         UnderWay { judge: self.clone(), lane }
     }
 
-    /// Per lane hooks are begun in the order of their seqs, each once the one before it was taken.
-    fn is_in_turn(&self, lane: &str, seq: Seq, body: &str, sink: usize) {
+    /// Per lane hooks are begun in the order of their seqs, each once the one before it was taken or given up.
+    fn is_in_turn(&self, lane: &str, seq: Seq, body: &str) {
         let mut record = self.record.lock().unwrap();
         let under_way = record.lanes.get(lane).map_or(0, |seen| seen.under_way);
         let this = LaneSeen { seq, body: body.to_owned(), under_way: under_way + 1 };
         let before = record.lanes.insert(lane.to_owned(), this);
         let Some(before) = before else { return };
-        let is_done = before.body == body || record.sent[&before.body].taken.contains(&sink);
+        let sent = &record.sent[&before.body];
+        let is_over = sent.taken.contains(&ORDERED_SINK)
+            || sent.declined.contains(&ORDERED_SINK)
+            || sent.asked.contains(&(ORDERED_SINK, self.max_attempts));
         drop(record);
-        if before.seq > seq || before.under_way > 0 || !is_done {
+        let is_next = before.body == body || is_over;
+        if before.seq > seq || before.under_way > 0 || !is_next {
             self.object(format!("{body} is begun with seq {seq} behind {before:?}"));
         }
     }
@@ -205,6 +244,11 @@ impl Judge {
     /// A power cut undoes what was written of the ends of deliveries.
     pub fn lanes_may_begin_again(&self) {
         self.record.lock().unwrap().lanes.clear();
+    }
+
+    /// A sink has said that it will never take it.
+    pub fn is_declined(&self, body: &str, sink: usize) {
+        self.record.lock().unwrap().sent.get_mut(body).unwrap().declined.insert(sink);
     }
 
     /// A sink has taken it for good.
@@ -296,18 +340,56 @@ impl Judge {
         }
     }
 
-    /// Nobody waits any more, and every acked hook has been taken by every sink.
-    pub fn inspect_the_end(&self, dispatch: bool) {
+    /// Body and sink of every dead letter, on the disk.
+    fn dead(&self) -> BTreeSet<(String, usize)> {
+        let hooks: BTreeMap<_, _> =
+            self.hooks(&self.disk.durable_rows(Cf::Hooks)).into_iter().collect();
+        let rows = self.disk.durable_rows(Cf::Deliveries);
+        let rows = rows.iter().filter(|(key, value)| !is_sentinel(Cf::Deliveries, key, value));
+        let dead = rows.filter_map(|(key, value)| {
+            let (key, row) = (DeliveryKey::decode(key)?, DeliveryRow::decode(value).ok()?);
+            let body = hooks.get(&key.seq)?;
+            (row.state == RowState::Dead).then(|| (body.clone(), usize::from(key.sink)))
+        });
+        dead.collect()
+    }
+
+    /// Every acked hook was taken by each of its sinks, or lies there dead.
+    fn unsettled(&self) -> Vec<(String, usize)> {
+        let dead = self.dead();
+        let sent = self.record.lock().unwrap().sent.clone();
+        let acked = sent
+            .iter()
+            .filter(|(_, sent)| matches!(sent.fate, Fate::Answered(CommitAnswer::Committed(_))));
+        let owed = acked.flat_map(|(body, sent)| {
+            let owed = (0..sent.sinks).filter(|sink| !sent.taken.contains(sink));
+            owed.map(|sink| (body.clone(), sink))
+        });
+        owed.filter(|owed| !dead.contains(owed)).collect()
+    }
+
+    pub fn is_all_settled(&self) -> bool {
+        !self.dispatch || self.unsettled().is_empty()
+    }
+
+    /// Nobody waits any more, every acked hook has been taken by every sink or is dead, and what is dead is so with reason.
+    pub fn inspect_the_end(&self) {
         self.record.lock().unwrap().is_over = true;
         self.inspect_acked("at the end");
         let sent = self.record.lock().unwrap().sent.clone();
-        for (body, sent) in sent {
+        for (body, sent) in &sent {
             if sent.fate == Fate::Waiting {
                 self.object(format!("{body} was never answered"));
             }
-            let is_acked = matches!(sent.fate, Fate::Answered(CommitAnswer::Committed(_)));
-            if dispatch && is_acked && sent.taken.len() != sent.sinks {
-                self.object(format!("{body} was acked and taken by {:?} only", sent.taken));
+        }
+        for (body, sink) in if self.dispatch { self.unsettled() } else { Vec::new() } {
+            self.object(format!("{body} was acked, and sink {sink} has not taken it"));
+        }
+        for (body, sink) in self.dead() {
+            let of = &sent[&body];
+            let is_tried = of.asked.range((sink, self.max_attempts)..=(sink, u32::MAX)).count() > 0;
+            if !of.declined.contains(&sink) && !is_tried {
+                self.object(format!("{body} is dead for sink {sink}: tried {:?}", of.asked));
             }
         }
     }

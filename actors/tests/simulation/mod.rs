@@ -4,17 +4,22 @@
 //! power cut and at the end. The disk, the clock and chance outlive the node, as they do in the world.
 #![allow(
     dead_code,
+    unused_imports,
     unreachable_pub,
     clippy::unwrap_used,
     clippy::panic,
     clippy::disallowed_methods
 )]
 
+mod draw;
 mod judge;
 pub mod plan;
+mod shrink;
 mod world;
 
 pub use plan::Plan;
+pub use shrink::shrink;
+pub use world::Plugged;
 
 /// How one run went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,24 +54,4 @@ pub fn run(plan: &Plan) -> Story {
         .build()
         .unwrap();
     runtime.block_on(world::live(plan))
-}
-
-/// Leaves out steps for as long as something still goes wrong.
-pub fn shrink(mut plan: Plan) -> Plan {
-    let mut chunk = plan.steps.len().div_ceil(2);
-    while chunk > 0 {
-        let mut at = 0;
-        while at < plan.steps.len() {
-            let mut smaller = plan.clone();
-            let end = (at + chunk).min(smaller.steps.len());
-            smaller.steps.drain(at..end);
-            if run(&smaller).violations.is_empty() {
-                at = end;
-            } else {
-                plan = smaller;
-            }
-        }
-        chunk /= 2;
-    }
-    plan
 }

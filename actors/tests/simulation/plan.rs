@@ -1,5 +1,11 @@
-//! What happens to a node in one run, drawn from a seed before it begins: so it can be printed, replayed and cut down.
+//! What happens to a node in one run, decided before it begins: so it can be printed, kept, replayed and cut down.
+//!
+//! A plan is a text: the seed, the settings that are not the defaults, then a step a line.
 
+use std::fmt;
+use std::str::FromStr;
+
+use ankusa_actors::dispatch::{DispatchConfig, RetryConfig};
 use ankusa_actors::model::failure::FailureClass;
 use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::node::{NodeSettings, Roles};
@@ -7,39 +13,17 @@ use ankusa_actors::ports::Lane;
 use ankusa_actors::ports::sim::{Fault, SimOp};
 use ankusa_actors::queue::{BatcherConfig, TenantsConfig};
 use ankusa_actors::store::StoreConfig;
-
-/// SplitMix64: enough chance for a plan, and the same for the same seed for ever.
-pub struct Chance(pub u64);
-
-impl Chance {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    pub fn pick<T: Clone>(&mut self, of: &[T]) -> T {
-        of[usize::try_from(self.below(of.len() as u64)).unwrap()].clone()
-    }
-}
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// One thing that happens.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Step {
     /// Requests that arrive together.
     Send {
         hooks: u64,
-        tenant: &'static str,
+        tenant: String,
         sinks: usize,
     },
     /// The client of the oldest request under way goes away.
@@ -47,11 +31,24 @@ pub enum Step {
     Advance {
         ms: u64,
     },
+    /// From now on the receivers of this sink behave so.
+    Sink {
+        sink: usize,
+        mood: Mood,
+    },
     /// Something switches a fault of the disk on.
-    Fail(Fault),
+    Fail(Trouble),
     /// Nothing can be written until the disk heals.
-    FillDisk(FailureClass),
+    FailWrites {
+        #[serde(with = "Class")]
+        class: FailureClass,
+    },
+    /// Somebody else's files leave so much room.
+    Room {
+        free_bytes: u64,
+    },
     Slow {
+        #[serde(with = "Op")]
         op: SimOp,
         ms: u64,
     },
@@ -61,7 +58,9 @@ pub enum Step {
     },
     Heal,
     /// A child of the tree dies of a bug.
-    Crash(&'static str),
+    Crash {
+        child: String,
+    },
     /// Somebody asks `/ready`.
     Probe,
     /// An operator has the store reopened.
@@ -79,202 +78,279 @@ pub enum Step {
     StopAndStart,
 }
 
+impl Step {
+    /// Whether an attempt may be made twice because of it.
+    pub fn disturbs(&self) -> bool {
+        match self {
+            Self::Send { .. }
+            | Self::HangUp
+            | Self::Advance { .. }
+            | Self::Heal
+            | Self::Probe
+            | Self::SetClock { .. } => false,
+            Self::Sink { mood, .. } => matches!(mood, Mood::Panics | Mood::Hangs),
+            Self::Fail(_)
+            | Self::FailWrites { .. }
+            | Self::Room { .. }
+            | Self::Slow { .. }
+            | Self::Late { .. }
+            | Self::Crash { .. }
+            | Self::Reopen
+            | Self::CutPower { .. }
+            | Self::Kill
+            | Self::StopAndStart => true,
+        }
+    }
+}
+
+/// What the receivers behind a sink do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mood {
+    /// A quarter of the attempts fails.
+    #[default]
+    Fickle,
+    Takes,
+    Fails,
+    FailsUntil {
+        ms: u64,
+    },
+    /// No attempt will ever be taken.
+    Refuses,
+    Hangs,
+    Panics,
+}
+
+/// A fault of the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trouble {
+    #[serde(with = "Op")]
+    pub op: SimOp,
+    pub how: How,
+    #[serde(with = "Class")]
+    pub class: FailureClass,
+    pub on: On,
+    /// Calls that pass first.
+    pub after: u32,
+    pub lasts: Lasts,
+}
+
+/// How far a failing call gets.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    Refused,
+    LoggedUnseen,
+    Landed,
+    DropsPages,
+    LandsAndDropsWhatFollows,
+}
+
+/// Whose applies.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum On {
+    Any,
+    Commit,
+    Background,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lasts {
+    Times(u32),
+    UntilReopened,
+    UntilHealed,
+}
+
+impl From<Trouble> for Fault {
+    fn from(trouble: Trouble) -> Self {
+        let Trouble { op, how, class, on, after, lasts } = trouble;
+        let fault = match how {
+            How::Refused => Self::refuse(op, class),
+            How::LoggedUnseen => Self::apply_logged_unseen(class),
+            How::Landed if op == SimOp::Sync => Self::sync_landed(class),
+            How::Landed => Self::apply_landed(class),
+            How::DropsPages => Self::sync_drops_pages(class),
+            How::LandsAndDropsWhatFollows => Self::sync_lands_and_drops_what_follows(class),
+        };
+        let fault = match on {
+            On::Any => fault,
+            On::Commit => fault.on(Lane::Commit),
+            On::Background => fault.on(Lane::Background),
+        };
+        match lasts {
+            Lasts::Times(times) => fault.after(after).times(times),
+            Lasts::UntilReopened => fault.after(after).until_reopened(),
+            Lasts::UntilHealed => fault.after(after).until_healed(),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "FailureClass", rename_all = "snake_case")]
+enum Class {
+    NoSpace,
+    IoError,
+    ReadOnly,
+    Corruption,
+    Busy,
+    Timeout,
+    NotRunning,
+    Other,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "SimOp", rename_all = "snake_case")]
+enum Op {
+    Open,
+    Probe,
+    Apply,
+    Sync,
+    Read,
+}
+
+/// The settings that differ between runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Which roles run beside the edge.
+    pub dispatch_runs: bool,
+    pub storage_runs: bool,
+    /// Values carry their version.
+    pub v1: bool,
+    pub batcher: BatcherConfig,
+    pub tenants: TenantsConfig,
+    pub store: StoreConfig,
+    pub dispatch: DispatchConfig,
+}
+
+impl Default for Settings {
+    /// As shipped, but for waits that would make a run long.
+    fn default() -> Self {
+        Self {
+            dispatch_runs: true,
+            storage_runs: false,
+            v1: false,
+            batcher: BatcherConfig::default(),
+            tenants: TenantsConfig::default(),
+            store: StoreConfig::default(),
+            dispatch: DispatchConfig {
+                attempt_timeout_ms: 5_000,
+                breaker_open_ms: 500,
+                breaker_max_open_ms: 2_000,
+                retry: RetryConfig { max_ms: 2_000, ..RetryConfig::default() },
+                ..DispatchConfig::default()
+            },
+        }
+    }
+}
+
+impl Settings {
+    pub fn apply_to(&self, settings: &mut NodeSettings) {
+        settings.roles =
+            Roles { edge: true, dispatch: self.dispatch_runs, storage: self.storage_runs };
+        settings.value_version = if self.v1 { ValueVersion::V1 } else { ValueVersion::V0 };
+        settings.batcher = self.batcher.clone();
+        settings.tenants = self.tenants.clone();
+        settings.store = self.store.clone();
+        settings.dispatch = self.dispatch.clone();
+    }
+
+    /// What is not the default.
+    fn differences(&self) -> Value {
+        let (own, default) = (serde_json::to_value(self), serde_json::to_value(Self::default()));
+        differences(&own.unwrap(), &default.unwrap()).unwrap_or_else(|| Map::new().into())
+    }
+
+    /// These with one difference less, each of them.
+    pub fn simpler(&self) -> Vec<Self> {
+        without_one(&self.differences()).iter().map(|less| Self::with(less).unwrap()).collect()
+    }
+
+    /// The defaults, but for what is given.
+    pub fn with(differences: &Value) -> Result<Self, serde_json::Error> {
+        let mut all = serde_json::to_value(Self::default())?;
+        overlay(&mut all, differences);
+        serde_json::from_value(all)
+    }
+}
+
+fn differences(own: &Value, default: &Value) -> Option<Value> {
+    let (Value::Object(own), Value::Object(default)) = (own, default) else {
+        return (own != default).then(|| own.clone());
+    };
+    let differ = own.iter().filter_map(|(key, own)| {
+        Some((key.clone(), differences(own, default.get(key).unwrap_or(&Value::Null))?))
+    });
+    let differ: Map<_, _> = differ.collect();
+    (!differ.is_empty()).then_some(Value::Object(differ))
+}
+
+fn overlay(all: &mut Value, over: &Value) {
+    match (all, over) {
+        (Value::Object(all), Value::Object(over)) => {
+            for (key, over) in over {
+                overlay(all.entry(key).or_insert(Value::Null), over);
+            }
+        }
+        (all, over) => *all = over.clone(),
+    }
+}
+
+fn without_one(differences: &Value) -> Vec<Value> {
+    let Value::Object(fields) = differences else { return Vec::new() };
+    let mut simpler = Vec::new();
+    for (key, value) in fields {
+        let mut less = fields.clone();
+        less.remove(key);
+        simpler.push(Value::Object(less));
+        for value in without_one(value) {
+            let mut less = fields.clone();
+            less.insert(key.clone(), value);
+            simpler.push(Value::Object(less));
+        }
+    }
+    simpler
+}
+
 /// A run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub seed: u64,
     pub settings: Settings,
     pub steps: Vec<Step>,
 }
 
-/// The settings that differ between runs.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    pub roles: Roles,
-    pub version: ValueVersion,
-    pub batcher: BatcherConfig,
-    pub tenants: TenantsConfig,
-    pub store: StoreConfig,
-}
-
-impl Settings {
-    fn draw(chance: &mut Chance) -> Self {
-        let roles = Roles { edge: true, dispatch: chance.one_in(2), storage: chance.one_in(3) };
-        let batcher = BatcherConfig {
-            partitions: chance.pick(&[1, 2, 3]),
-            max_batch: chance.pick(&[1, 4, 256]),
-            max_delay_ms: chance.pick(&[0, 0, 5]),
-            max_queue: chance.pick(&[5, 10_000]),
-            max_queue_bytes: chance.pick(&[60, 1 << 20]),
-            group_commit_max_bytes: chance.pick(&[600, 4 << 20]),
-            group_commit_max_records: chance.pick(&[2, 16, 4_096]),
-            group_commit_delay_ms: chance.pick(&[0, 1]),
-            start_deadline_ms: chance.pick(&[500, 2_000]),
-            stall_ms: chance.pick(&[200, 1_000]),
-            max_unsynced_groups: chance.pick(&[1, 2, 128]),
-        };
-        let store = StoreConfig {
-            reopen_min_interval_ms: chance.pick(&[1_000, 5_000]),
-            fence_deadline_ms: chance.pick(&[1_000, 10_000]),
-            ..StoreConfig::default()
-        };
-        let version = chance.pick(&[ValueVersion::V0, ValueVersion::V1]);
-        Self {
-            roles,
-            version,
-            batcher,
-            tenants: TenantsConfig { max: chance.pick(&[2, 100]) },
-            store,
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}", self.seed)?;
+        writeln!(f, "settings {}", self.settings.differences())?;
+        for step in &self.steps {
+            writeln!(f, "{}", serde_json::to_string(step).map_err(|_| fmt::Error)?)?;
         }
-    }
-
-    pub fn apply_to(&self, settings: &mut NodeSettings) {
-        settings.roles = self.roles;
-        settings.value_version = self.version;
-        settings.batcher = self.batcher.clone();
-        settings.tenants = self.tenants.clone();
-        settings.store = self.store.clone();
+        Ok(())
     }
 }
 
-/// How often each kind of step comes, out of the sum.
-#[derive(Clone, Copy)]
-struct Weights {
-    send: u64,
-    advance: u64,
-    disk: u64,
-    heal: u64,
-    crash: u64,
-    ask: u64,
-    end: u64,
-}
+impl FromStr for Plan {
+    type Err = String;
 
-const EVERYTHING: Weights =
-    Weights { send: 30, advance: 30, disk: 14, heal: 6, crash: 6, ask: 6, end: 8 };
-
-/// Runs differ in what goes wrong in them, so that rare meetings of two kinds are not drowned by a third.
-const PROFILES: [Weights; 5] = [
-    EVERYTHING,
-    Weights { disk: 0, heal: 2, crash: 0, ..EVERYTHING },
-    Weights { disk: 30, crash: 0, end: 2, ..EVERYTHING },
-    Weights { disk: 4, crash: 20, end: 2, ..EVERYTHING },
-    Weights { disk: 20, crash: 0, end: 12, ..EVERYTHING },
-];
-
-const CLASSES: [FailureClass; 5] = [
-    FailureClass::NoSpace,
-    FailureClass::IoError,
-    FailureClass::ReadOnly,
-    FailureClass::Timeout,
-    FailureClass::Corruption,
-];
-
-const CHILDREN: [&str; 10] = [
-    "writer",
-    "writer",
-    "syncer",
-    "syncer",
-    "store",
-    "queue",
-    "core",
-    "batcher-1",
-    "dispatch",
-    "front",
-];
-
-impl Plan {
-    pub fn draw(seed: u64) -> Self {
-        let mut chance = Chance(seed);
-        let settings = Settings::draw(&mut chance);
-        let weights = chance.pick(&PROFILES);
-        let count = 30 + chance.below(90);
-        let steps = (0..count).map(|_| draw_step(&mut chance, weights)).collect();
-        Self { seed, settings, steps }
-    }
-}
-
-fn draw_step(chance: &mut Chance, weights: Weights) -> Step {
-    let Weights { send, advance, disk, heal, crash, ask, end } = weights;
-    let mut at = chance.below(send + advance + disk + heal + crash + ask + end);
-    let mut falls_on = |weight: u64| {
-        let falls = at < weight;
-        at = at.wrapping_sub(weight);
-        falls
-    };
-    if falls_on(send) {
-        let hooks = chance.pick(&[1, 1, 2, 3, 12]);
-        let tenant = chance.pick(&["acme", "blue", "cyan"]);
-        Step::Send { hooks, tenant, sinks: chance.pick(&[0, 1, 1, 2]) }
-    } else if falls_on(advance) {
-        Step::Advance { ms: chance.pick(&[0, 1, 1, 5, 20, 100, 1_000, 6_000]) }
-    } else if falls_on(disk) {
-        draw_trouble(chance)
-    } else if falls_on(heal) {
-        Step::Heal
-    } else if falls_on(crash) {
-        Step::Crash(chance.pick(&CHILDREN))
-    } else if falls_on(ask) {
-        let by_ms = chance.pick(&[-10_000, -50, 50, 3_600_000]);
-        chance.pick(&[
-            Step::Probe,
-            Step::Probe,
-            Step::Reopen,
-            Step::HangUp,
-            Step::SetClock { by_ms },
-        ])
-    } else {
-        let keeping = chance.pick(&[0, 0, 1, 2, 100]);
-        chance.pick(&[
-            Step::CutPower { keeping },
-            Step::CutPower { keeping },
-            Step::Kill,
-            Step::StopAndStart,
-        ])
-    }
-}
-
-fn draw_trouble(chance: &mut Chance) -> Step {
-    let op = chance.pick(&[
-        SimOp::Apply,
-        SimOp::Apply,
-        SimOp::Sync,
-        SimOp::Sync,
-        SimOp::Open,
-        SimOp::Probe,
-        SimOp::Read,
-    ]);
-    if chance.one_in(4) {
-        return Step::Slow { op, ms: chance.pick(&[1, 10, 50, 300, 1_500, 12_000]) };
-    }
-    if chance.one_in(8) {
-        return Step::Late { ms: chance.pick(&[0, 1, 20, 500, 12_000]) };
-    }
-    if chance.one_in(10) {
-        return Step::FillDisk(chance.pick(&CLASSES));
-    }
-    Step::Fail(draw_fault(chance, op))
-}
-
-fn draw_fault(chance: &mut Chance, op: SimOp) -> Fault {
-    let class = chance.pick(&CLASSES);
-    let fault = match (op, chance.below(3)) {
-        (SimOp::Apply, 0) => Fault::apply_logged_unseen(class),
-        (SimOp::Apply, 1) => Fault::apply_landed(class),
-        (SimOp::Sync, 0) => Fault::sync_landed(class),
-        (SimOp::Sync, 1) => Fault::sync_drops_pages(class),
-        (SimOp::Open | SimOp::Probe | SimOp::Apply | SimOp::Sync | SimOp::Read, _) => {
-            Fault::refuse(op, class)
-        }
-    };
-    let fault = match (op, chance.below(3)) {
-        (SimOp::Apply, 0) => fault.on(Lane::Commit),
-        (SimOp::Apply, 1) => fault.on(Lane::Background),
-        (SimOp::Open | SimOp::Probe | SimOp::Apply | SimOp::Sync | SimOp::Read, _) => fault,
-    };
-    let fault = fault.after(chance.pick(&[0, 0, 1, 3]));
-    match chance.below(6) {
-        0 => fault.times(3),
-        1 => fault.until_reopened(),
-        _once => fault,
+    fn from_str(text: &str) -> Result<Self, String> {
+        let lines = text.lines().map(str::trim);
+        let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let mut head = |name: &str| {
+            let line = lines.next().unwrap_or_default();
+            let rest = line.strip_prefix(name).and_then(|rest| rest.strip_prefix(' '));
+            rest.ok_or_else(|| format!("{line:?} is not {name}"))
+        };
+        let seed = head("seed")?.parse().map_err(|error| format!("the seed: {error}"))?;
+        let settings = head("settings")?;
+        let settings = serde_json::from_str(settings).and_then(|value| Settings::with(&value));
+        let settings = settings.map_err(|error| format!("the settings: {error}"))?;
+        let step =
+            |line: &str| serde_json::from_str(line).map_err(|error| format!("{line}: {error}"));
+        let steps = lines.map(step).collect::<Result<_, _>>()?;
+        Ok(Self { seed, settings, steps })
     }
 }

@@ -1,10 +1,9 @@
 //! Everything around the node: the disk with its power cord, clients that wait, sinks that fail now and then.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ankusa_actors::dispatch::{DispatchConfig, RetryConfig};
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::envelope::Envelope;
 use ankusa_actors::model::ids::HookId;
@@ -20,11 +19,12 @@ use ankusa_actors::tree::Front;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Story;
-use super::judge::{Judge, LANE_HEADER};
-use super::plan::{Chance, Plan, Step};
+use super::draw::Chance;
+use super::judge::{Judge, LANE_HEADER, ORDERED_SINK};
+use super::plan::{Mood, Plan, Step};
 use crate::common::late::LateEngine;
 use crate::common::{Bench, HTTP, open_source};
 
@@ -33,12 +33,20 @@ const TENANTS: [&str; 2] = ["acme", "blue"];
 /// A healed node has opened its store, fenced and come back from every wait by then.
 const CONVALESCENCE: Duration = Duration::from_secs(130);
 
-/// A sink that takes most hooks, in the end all of them.
+/// And every row stamped by a clock that was ahead is due by then.
+const PATIENCE: Duration = Duration::from_secs(2 * 3_600);
+
+/// Room that nobody uses up.
+const FREE: (u64, u64) = (1 << 40, 1 << 41);
+
+/// How the receivers of each sink behave: in the end they take everything.
+type Moods = Arc<Mutex<[Mood; 2]>>;
+
 struct JudgedSink {
     judge: Judge,
     ix: usize,
     seed: u64,
-    is_calm: Arc<AtomicBool>,
+    moods: Moods,
 }
 
 #[async_trait]
@@ -60,8 +68,20 @@ impl Sink for JudgedSink {
             asked.bytes().fold(self.seed, |seed, byte| seed.rotate_left(7) ^ u64::from(byte)),
         );
         sleep(Duration::from_millis(chance.pick(&[0, 0, 1, 30, 400]))).await;
-        if !self.is_calm.load(Ordering::Relaxed) && chance.one_in(4) {
-            return Outcome::Retry("not now".to_owned());
+        let mood = self.moods.lock().unwrap()[self.ix];
+        let reason = "not now".to_owned();
+        match mood {
+            Mood::Fickle if chance.one_in(4) => return Outcome::Retry(reason),
+            Mood::Fails => return Outcome::Retry(reason),
+            Mood::FailsUntil { ms } => return Outcome::RetryAfter { ms, reason },
+            Mood::Refuses => {
+                self.judge.is_declined(&body, self.ix);
+                return Outcome::Permanent("never".to_owned());
+            }
+            Mood::Hangs => std::future::pending().await,
+            // As a panic does, without the report of one.
+            Mood::Panics => std::panic::resume_unwind(Box::new("told to panic")),
+            Mood::Fickle | Mood::Takes => {}
         }
         self.judge.is_taken(&body, self.ix);
         Outcome::Ok
@@ -69,9 +89,9 @@ impl Sink for JudgedSink {
 }
 
 /// The engine of one process: with the process gone it opens nothing any more.
-struct Plugged {
-    engine: LateEngine,
-    is_in: Arc<AtomicBool>,
+pub struct Plugged {
+    pub engine: LateEngine,
+    pub is_in: Arc<AtomicBool>,
 }
 
 #[async_trait]
@@ -115,7 +135,7 @@ struct World {
     late: Duration,
     life: Option<Life>,
     clients: Vec<(String, JoinHandle<()>)>,
-    is_calm: Arc<AtomicBool>,
+    moods: Moods,
     power_cuts: usize,
 }
 
@@ -150,20 +170,13 @@ impl World {
         plan.settings.apply_to(&mut bench.settings);
         // The judge looks at the rows.
         bench.stays_sound = false;
-        bench.settings.dispatch = DispatchConfig {
-            attempt_timeout_ms: 5_000,
-            breaker_open_ms: 500,
-            breaker_max_open_ms: 2_000,
-            retry: RetryConfig { max_ms: 2_000, ..RetryConfig::default() },
-            ..DispatchConfig::default()
-        };
         let (clock, entropy) = (Arc::clone(&bench.clock), Arc::new(SimEntropy::seeded(plan.seed)));
-        let judge = Judge::new(&disk, Arc::clone(&clock) as _, bench.settings.roles.storage);
-        let is_calm = Arc::<AtomicBool>::default();
+        let judge = Judge::new(&disk, Arc::clone(&clock) as _, plan);
+        let moods = Moods::default();
         let source = |sinks: usize| {
             let sink = |ix| {
-                let (judge, is_calm) = (judge.clone(), Arc::clone(&is_calm));
-                Arc::new(JudgedSink { judge, ix, seed: plan.seed, is_calm }) as Arc<dyn Sink>
+                let (judge, moods) = (judge.clone(), Arc::clone(&moods));
+                Arc::new(JudgedSink { judge, ix, seed: plan.seed, moods }) as Arc<dyn Sink>
             };
             let sinks_of: Vec<_> = (0..sinks).map(sink).collect();
             let modules = Source::modules_of(&sinks_of);
@@ -172,7 +185,9 @@ impl World {
             Source {
                 sinks: sinks_of,
                 modules,
-                lanes: LaneRules::new((0..sinks).map(|ix| by.clone().filter(|_| ix == 1))),
+                lanes: LaneRules::new(
+                    (0..sinks).map(|ix| by.clone().filter(|_| ix == ORDERED_SINK)),
+                ),
                 ..open_source(&format!("src{sinks}"), "default", &[])
             }
         };
@@ -185,7 +200,7 @@ impl World {
             late: Duration::ZERO,
             life: None,
             clients: Vec::new(),
-            is_calm,
+            moods,
             power_cuts: 0,
         }
     }
@@ -199,12 +214,14 @@ impl World {
             }
             Step::HangUp => self.hang_up(),
             Step::Advance { ms } => self.advance(Duration::from_millis(*ms)).await,
-            Step::Fail(fault) => self.bench.disk.fail(*fault),
-            Step::FillDisk(class) => self.bench.disk.fail_writes(*class),
+            Step::Sink { sink, mood } => self.moods.lock().unwrap()[*sink] = *mood,
+            Step::Fail(trouble) => self.bench.disk.fail((*trouble).into()),
+            Step::FailWrites { class } => self.bench.disk.fail_writes(*class),
+            Step::Room { free_bytes } => self.bench.disk.resize(*free_bytes, FREE.1),
             Step::Slow { op, ms } => self.bench.disk.slow(*op, Duration::from_millis(*ms)),
             Step::Late { ms } => self.land_after(Duration::from_millis(*ms)),
             Step::Heal => self.heal(),
-            Step::Crash(child) => {
+            Step::Crash { child } => {
                 let found =
                     self.life.as_ref().is_some_and(|life| life.node.handles().board.crash(child));
                 self.judge.note(if found { "crashing" } else { "nobody to crash" });
@@ -240,6 +257,7 @@ impl World {
 
     fn heal(&mut self) {
         self.bench.disk.heal();
+        self.bench.disk.resize(FREE.0, FREE.1);
         self.land_after(Duration::ZERO);
     }
 
@@ -410,9 +428,13 @@ impl World {
     /// With a healed disk everything comes right by itself.
     async fn convalesce(&mut self) {
         self.judge.note("convalescence");
-        self.is_calm.store(true, Ordering::Relaxed);
+        *self.moods.lock().unwrap() = [Mood::Takes; 2];
         self.heal();
         self.advance(CONVALESCENCE).await;
+        let began = Instant::now();
+        while !self.judge.is_all_settled() && began.elapsed() < PATIENCE {
+            self.advance(CONVALESCENCE).await;
+        }
         for tenant in TENANTS {
             let before = self.judge.committed();
             self.send(tenant, 1);
@@ -431,6 +453,6 @@ impl World {
             self.judge.object("a healed node does not stop".to_owned());
         }
         self.bench.disk.cut_power();
-        self.judge.inspect_the_end(self.bench.settings.roles.dispatch);
+        self.judge.inspect_the_end();
     }
 }

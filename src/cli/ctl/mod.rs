@@ -3,6 +3,7 @@
 //! The socket speaks HTTP/1.1, so `curl --unix-socket` says the same. Tables are for people; `--json` hands the node's
 //! answer on as it came.
 
+mod purge;
 mod render;
 mod socket;
 mod verbs;
@@ -18,7 +19,7 @@ use hyper::{Response, StatusCode};
 use serde_json::Value;
 
 use super::http::{AskError, ask, whole};
-use super::{ConfigFile, complain, converse, print};
+use super::{ConfigFile, EXIT_WRONG_COUNTERS, complain, converse, print};
 use verbs::{Shape, Verb};
 
 #[derive(Debug, Args)]
@@ -44,8 +45,11 @@ pub(super) fn run(args: &CtlArgs) -> ExitCode {
         }
     };
     let conversation = async {
-        let connection = socket::connect(&path).await?;
         let verb = &args.verb;
+        if let Verb::Purge(purge) = verb {
+            return purge::run(&path, verb, purge, args.json).await;
+        }
+        let connection = socket::connect(&path).await?;
         let answer = ask(connection, verb.method(), &verb.path_and_query(), verb.limit()).await;
         show(answer.map_err(|error| error.to_string())?, verb, args.json)
             .await
@@ -80,7 +84,22 @@ async fn show(answer: Response<Incoming>, verb: &Verb, json: bool) -> Result<Exi
         // `--json`, or an answer that is none.
         Ok(_) | Err(_) => print(&ended(&text)),
     };
+    let counted = serde_json::from_str::<Value>(&text).ok().filter(|_| status.is_success());
+    if matches!(verb, Verb::Recount { .. }) && counted.is_some_and(|told| leaves_wrong(&told)) {
+        return Ok(ExitCode::from(EXIT_WRONG_COUNTERS));
+    }
     Ok(if status.is_success() { printed } else { ExitCode::FAILURE })
+}
+
+/// A list of alike objects under `key`, as a table.
+pub(super) fn table(key: &'static str, value: &Value) -> String {
+    render::answer(Shape::Rows(key), value)
+}
+
+/// Whether a count found counters wrong and left them so.
+fn leaves_wrong(told: &Value) -> bool {
+    let wrong = told.get("wrong_counters").and_then(Value::as_u64).unwrap_or(0);
+    wrong > 0 && told.get("repaired") != Some(&Value::Bool(true))
 }
 
 /// Copies a long answer as it comes.

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use hyper::{Method, StatusCode};
-use url::form_urlencoded::Serializer;
+use url::form_urlencoded::{Serializer, byte_serialize};
 
 /// How long most answers may take to begin.
 const LIMIT: Duration = Duration::from_secs(10);
 /// The same where the node opens its store or works through its queues first.
 const LONG_LIMIT: Duration = Duration::from_secs(180);
+/// The same where it reads every row first, and may have been asked before.
+const RECOUNT_LIMIT: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
@@ -23,9 +25,24 @@ pub(super) enum Verb {
     Metrics,
     /// Stored hooks in seq order, without their bodies
     Hooks(HooksArgs),
+    /// What the queue holds, of the node or of one tenant
+    Stats {
+        /// Only of this tenant
+        tenant: Option<String>,
+    },
+    /// What the queue holds of each tenant
+    Tenants(PageArgs),
     /// Deliveries that were given up
     #[command(subcommand)]
     Dlq(DlqVerb),
+    /// Remove delivery rows of a tenant for good, and the hooks that owe nothing else; told again, it does what is left
+    Purge(PurgeArgs),
+    /// Count every row against the counters of the running node: exit 0 if they are right, 3 if they are not
+    Recount {
+        /// Make them right: exit 0 then
+        #[arg(long)]
+        repair: bool,
+    },
     /// Every row of the store as JSON lines
     Dump,
     #[command(subcommand)]
@@ -55,20 +72,50 @@ pub(super) struct HooksArgs {
     limit: u32,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct PageArgs {
+    /// At most so many
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    limit: u32,
+    /// Go on where another page ended: its next_cursor
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PurgeArgs {
+    /// Whose rows
+    pub(super) tenant: String,
+    /// Which: those that wait (pending), are claimed (inflight), were given up (dead); several with commas
+    #[arg(long, required = true, value_name = "STATES")]
+    pub(super) state: String,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DlqListArgs {
+    /// Only of this source
+    #[arg(long, value_name = "ID")]
+    source: Option<String>,
+    /// Only of this tenant
+    #[arg(long, value_name = "ID")]
+    tenant: Option<String>,
+    /// Only those given up since, in Unix milliseconds
+    #[arg(long, value_name = "MS")]
+    since: Option<u64>,
+    /// Only those given up until then, in Unix milliseconds
+    #[arg(long, value_name = "MS")]
+    until: Option<u64>,
+    /// Only for such a reason: source_gone, sink_gone, unreadable, timeout, panicked or sink
+    #[arg(long, value_name = "CLASS")]
+    reason: Option<String>,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
 #[derive(Debug, Subcommand)]
 pub(super) enum DlqVerb {
     /// The newest first
-    List {
-        /// Only of this source
-        #[arg(long, value_name = "ID")]
-        source: Option<String>,
-        /// Only those given up since, in Unix milliseconds
-        #[arg(long, value_name = "MS")]
-        since: Option<u64>,
-        /// At most so many
-        #[arg(long, default_value_t = 100, value_name = "N")]
-        limit: u32,
-    },
+    List(DlqListArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -98,10 +145,14 @@ impl Verb {
             | Self::Ready
             | Self::Metrics
             | Self::Hooks(_)
-            | Self::Dlq(DlqVerb::List { .. })
+            | Self::Stats { .. }
+            | Self::Tenants(_)
+            | Self::Dlq(DlqVerb::List(_))
             | Self::Scrub { now: false }
             | Self::Dump => Method::GET,
             Self::Store(StoreVerb::Reopen)
+            | Self::Purge(_)
+            | Self::Recount { .. }
             | Self::Scrub { now: true }
             | Self::Crash { .. }
             | Self::Stop => Method::POST,
@@ -118,14 +169,35 @@ impl Verb {
                 "/v1/hooks",
                 [("after", Some(after.to_string())), ("limit", Some(limit.to_string()))],
             ),
-            Self::Dlq(DlqVerb::List { source, since, limit }) => with_query(
+            Self::Stats { tenant: None } => "/v1/queue".to_owned(),
+            Self::Stats { tenant: Some(tenant) } => format!("{}/queue", of_tenant(tenant)),
+            Self::Tenants(PageArgs { limit, cursor }) => with_query(
+                "/v1/queue/tenants",
+                [("limit", Some(limit.to_string())), ("cursor", cursor.clone())],
+            ),
+            Self::Dlq(DlqVerb::List(DlqListArgs {
+                source,
+                tenant,
+                since,
+                until,
+                reason,
+                page,
+            })) => with_query(
                 "/v1/dlq",
                 [
                     ("source_id", source.clone()),
+                    ("tenant_id", tenant.clone()),
                     ("since", since.map(|ms| ms.to_string())),
-                    ("limit", Some(limit.to_string())),
+                    ("until", until.map(|ms| ms.to_string())),
+                    ("reason", reason.clone()),
+                    ("limit", Some(page.limit.to_string())),
+                    ("cursor", page.cursor.clone()),
                 ],
             ),
+            Self::Purge(args) => args.path_and_query(None),
+            Self::Recount { repair } => {
+                with_query("/v1/recount", [("repair", Some(repair.to_string()))])
+            }
             Self::Dump => "/v1/dump".to_owned(),
             Self::Store(StoreVerb::Reopen) => "/v1/store/reopen".to_owned(),
             Self::Scrub { .. } => "/v1/scrub".to_owned(),
@@ -138,6 +210,8 @@ impl Verb {
         match self {
             Self::Status
             | Self::Ready
+            | Self::Stats { .. }
+            | Self::Purge(_)
             | Self::Store(_)
             | Self::Scrub { .. }
             | Self::Crash { .. }
@@ -145,19 +219,25 @@ impl Verb {
             Self::Tree => Shape::Tree,
             Self::Metrics | Self::Dump => Shape::Lines,
             Self::Hooks(_) => Shape::Rows("hooks"),
+            Self::Tenants(_) => Shape::Rows("tenants"),
             Self::Dlq(_) => Shape::Rows("entries"),
+            Self::Recount { .. } => Shape::Rows("miscounts"),
         }
     }
 
     pub(super) const fn limit(&self) -> Duration {
         match self {
             Self::Store(_) | Self::Stop => LONG_LIMIT,
+            Self::Recount { .. } => RECOUNT_LIMIT,
             Self::Status
             | Self::Tree
             | Self::Ready
             | Self::Metrics
             | Self::Hooks(_)
+            | Self::Stats { .. }
+            | Self::Tenants(_)
             | Self::Dlq(_)
+            | Self::Purge(_)
             | Self::Dump
             | Self::Scrub { .. }
             | Self::Crash { .. } => LIMIT,
@@ -168,6 +248,22 @@ impl Verb {
     pub(super) fn answers_with(&self, status: StatusCode) -> bool {
         matches!(self, Self::Ready) && status == StatusCode::SERVICE_UNAVAILABLE
     }
+}
+
+impl PurgeArgs {
+    /// The next call of a purge.
+    pub(super) fn path_and_query(&self, cursor: Option<&str>) -> String {
+        with_query(
+            &format!("{}/purge", of_tenant(&self.tenant)),
+            [("state", Some(self.state.clone())), ("cursor", cursor.map(str::to_owned))],
+        )
+    }
+}
+
+/// Whatever is in the name stays one part of the path.
+fn of_tenant(tenant: &str) -> String {
+    let encoded: String = byte_serialize(tenant.as_bytes()).collect();
+    format!("/v1/tenants/{}", encoded.replace('+', "%20"))
 }
 
 fn with_query<const N: usize>(path: &str, fields: [(&str, Option<String>); N]) -> String {

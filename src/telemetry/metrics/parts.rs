@@ -36,6 +36,9 @@ const REASONS: [RefusedReason; 5] = [
     RefusedReason::StoreUnavailable,
 ];
 
+/// The states of rows that can be purged.
+const PURGED: [&str; 3] = ["pending", "inflight", "dead"];
+
 const REOPENS: [ReopenResult; 3] = [ReopenResult::Ok, ReopenResult::Error, ReopenResult::Deferred];
 
 type Float = Gauge<f64, AtomicU64>;
@@ -180,7 +183,7 @@ impl StoreSeries {
             ),
             counters_repaired: to.add(
                 "ankusa_store_counters_repaired",
-                "Counters that a recount put right after a stop that was not clean",
+                "Counters that a recount put right, after a stop that was not clean or as an operator asked",
                 Counter::default(),
             ),
             scrub_bytes: to.add(
@@ -216,6 +219,7 @@ pub(super) struct DispatchSeries {
     attempts: Family<Histogram>,
     sinks: RwLock<SinkSeries>,
     pub(super) dead_lettered: Family<Counter>,
+    purged: BTreeMap<&'static str, Counter>,
 }
 
 impl DispatchSeries {
@@ -229,6 +233,20 @@ impl DispatchSeries {
             ),
             sinks: RwLock::default(),
             dead_lettered: to.counters("ankusa_dispatch_dead_lettered", "Deliveries given up"),
+            purged: {
+                let purged = to.counters(
+                    "ankusa_dispatch_purged",
+                    "Delivery rows removed by an operator, by the state they were in",
+                );
+                PURGED.map(|state| (state, purged.of([("state", state)]))).into()
+            },
+        }
+    }
+
+    pub(super) fn purged(&self, state: &str, rows: u64) {
+        // The map holds every state.
+        if let Some(purged) = self.purged.get(state) {
+            purged.inc_by(rows);
         }
     }
 

@@ -52,6 +52,7 @@ fn emit_one_of_each(metrics: &Metrics) {
         Event::StoreAccepting { accepting: false },
         Event::Delivered { sink: "http", result: DeliveryResult::Timeout, took: ms(30_000) },
         Event::DeadLettered { source_id, sink: "http" },
+        Event::Purged { state: "dead", rows: 6 },
         Event::ChildRestarted { child: "syncer" },
         Event::SubtreeDown { domain: "dispatch" },
     ] {

@@ -25,8 +25,8 @@ pub struct Counts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Miscount {
     pub key: CounterKey,
-    /// `None` where it says no number.
-    pub stored: Option<i64>,
+    /// `None` where it says no number. A damaged counter can say more than any count comes to.
+    pub stored: Option<i128>,
     pub recounted: i64,
 }
 
@@ -45,9 +45,9 @@ impl Counts {
     /// The counters of `stored` that are wrong, and those that are missing, in the order of their keys.
     pub fn miscounts(
         &self,
-        stored: impl IntoIterator<Item = (CounterKey, Option<i64>)>,
+        stored: impl IntoIterator<Item = (CounterKey, Option<i128>)>,
     ) -> Vec<Miscount> {
-        let mut all: BTreeMap<CounterKey, (Option<i64>, i64)> = BTreeMap::new();
+        let mut all: BTreeMap<CounterKey, (Option<i128>, i64)> = BTreeMap::new();
         for (tenant, counts) in &self.counts {
             for (field, count) in Field::ALL.into_iter().zip(counts) {
                 all.insert(CounterKey { tenant: *tenant, field }, (Some(0), *count));
@@ -58,7 +58,7 @@ impl Counts {
         }
         let all =
             all.into_iter().map(|(key, (stored, recounted))| Miscount { key, stored, recounted });
-        all.filter(|counter| counter.stored != Some(counter.recounted)).collect()
+        all.filter(|counter| counter.stored != Some(i128::from(counter.recounted))).collect()
     }
 
     fn add(&mut self, tenant: TenantOrd, field: Field, by: i64) {
@@ -118,10 +118,15 @@ pub fn recount(dump: &Dump) -> Counts {
     }
     for dead in &dump.dead_by_tenant {
         counts.add(dead.tenant, Field::Dead, 1);
-        if let Some(Some(row)) = dump.rows.get(&dead.dead().row()) {
-            counts.add(dead.tenant, Field::DeadBytes, row.size.into());
-            counts.add(dead.tenant, Field::Bytes, row.size.into());
-        }
+        let key = dead.dead().row();
+        let size = dump.rows.get(&key).map(|row| match row {
+            Some(row) => row.size,
+            // It died with the size of its hook.
+            None => dump.hooks.get(&key.seq).map_or(0, |hook| hook.size),
+        });
+        let size = size.unwrap_or(0).into();
+        counts.add(dead.tenant, Field::DeadBytes, size);
+        counts.add(dead.tenant, Field::Bytes, size);
     }
     for owed in dump.archive.values() {
         counts.add(owed.tenant, Field::ArchivePending, 1);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::deliveries::DeliveryKey;
 use super::raw::{Fields, Reader as FieldReader};
-use super::starting_with;
+use super::{after_all, starting_with};
 use crate::model::etf::{Reader, TermWriter};
 use crate::model::ids::{Seq, TenantOrd};
 
@@ -35,9 +35,10 @@ impl DeadKey {
         starting_with(&[Self::TAG], Self::SIZE)
     }
 
-    /// Rows that died at `at_ms` or later.
-    pub fn since(at_ms: u64) -> Range<Vec<u8>> {
-        Fields::<9>::tagged(Self::TAG).u64(at_ms).done().to_vec()..Self::all().end
+    /// Rows that died from `from_ms` up to and including `until_ms`.
+    pub fn died_between(from_ms: u64, until_ms: u64) -> Range<Vec<u8>> {
+        let time = |at_ms| Fields::<9>::tagged(Self::TAG).u64(at_ms).done();
+        time(from_ms).to_vec()..after_all(&time(until_ms), Self::SIZE)
     }
 
     pub const fn row(self) -> DeliveryKey {
@@ -89,6 +90,12 @@ impl DeadByTenantKey {
 
     pub fn of_tenant(tenant: TenantOrd) -> Range<Vec<u8>> {
         starting_with(&Fields::<5>::tagged(Self::TAG).tenant(tenant).done(), Self::SIZE)
+    }
+
+    /// A tenant's rows that died from `from_ms` up to and including `until_ms`.
+    pub fn died_between(tenant: TenantOrd, from_ms: u64, until_ms: u64) -> Range<Vec<u8>> {
+        let time = |at_ms| Fields::<13>::tagged(Self::TAG).tenant(tenant).u64(at_ms).done();
+        time(from_ms).to_vec()..after_all(&time(until_ms), Self::SIZE)
     }
 
     pub const fn dead(self) -> DeadKey {

@@ -68,6 +68,10 @@ impl LaneMemberKey {
         starting_with(&[Self::TAG], Self::SIZE)
     }
 
+    pub fn of_tenant(tenant: TenantOrd) -> Range<Vec<u8>> {
+        starting_with(&Fields::<5>::tagged(Self::TAG).tenant(tenant).done(), Self::SIZE)
+    }
+
     /// The members of one lane, in the order they will be tried.
     pub fn of_lane(tenant: TenantOrd, lane: u128) -> Range<Vec<u8>> {
         let prefix = Fields::<21>::tagged(Self::TAG).tenant(tenant).u128(lane).done();

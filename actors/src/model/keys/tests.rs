@@ -190,6 +190,49 @@ proptest! {
     }
 
     #[test]
+    fn keys_of_any_width_sort_and_read_back_as_what_they_stand_for(
+        names in pair("[a-b\u{1}\u{fc}]{1,3}"),
+        ids in pair(prop::collection::vec(prop_oneof![Just(0), Just(0xff), any::<u8>()], 1..4)),
+        dues in pair(due()),
+        is_body in pair(any::<bool>()),
+        pack in pair(prop::array::uniform26(0x30..0x32_u8)),
+    ) {
+        let text = |name: fn(&str) -> Vec<u8>| (name(&names.0), name(&names.1));
+        for (a, b) in [
+            text(|name| TenantNameKey(name).encode()),
+            text(|name| RateLimitKey(name).encode()),
+            text(|name| ReplayKey(name).encode()),
+        ] {
+            prop_assert_eq!(a.cmp(&b), names.0.cmp(&names.1));
+        }
+        assert_eq!(TenantNameKey::decode(&TenantNameKey(&names.0).encode()), Some(TenantNameKey(&names.0)));
+        assert_eq!(RateLimitKey::decode(&RateLimitKey(&names.0).encode()), Some(RateLimitKey(&names.0)));
+        assert_eq!(ReplayKey::decode(&ReplayKey(&names.0).encode()), Some(ReplayKey(&names.0)));
+        let source = SourceKey { tenant: &names.0, name: &names.1 };
+        assert_eq!(SourceKey::decode(&source.encode()), Some(source));
+        let revision = SourceRevisionKey { tenant: &names.0, name: &names.1 };
+        assert_eq!(SourceRevisionKey::decode(&revision.encode()), Some(revision));
+
+        let (a, b) = (LegacyLocationKey(&ids.0), LegacyLocationKey(&ids.1));
+        prop_assert_eq!(a.encode().cmp(&b.encode()), ids.0.cmp(&ids.1));
+        assert_eq!(LegacyLocationKey::decode(&a.encode()), Some(a));
+        let part = |is_body| if is_body { QuarantinePart::Body } else { QuarantinePart::Summary };
+        let a = QuarantineKey { part: part(is_body.0), received_at_ms: dues.0.at_ms, id: &ids.0 };
+        let b = QuarantineKey { part: part(is_body.1), received_at_ms: dues.1.at_ms, id: &ids.1 };
+        prop_assert_eq!(a.encode().cmp(&b.encode()), a.cmp(&b));
+        assert_eq!(QuarantineKey::decode(&a.encode()), Some(a));
+        let a = LeaseKey { tenant: &names.0, pack_id: pack.0, seq: dues.0.seq };
+        let b = LeaseKey { tenant: &names.1, pack_id: pack.1, seq: dues.1.seq };
+        let order = |lease: &LeaseKey<'_>| (lease.tenant.to_owned(), lease.pack_id, lease.seq);
+        prop_assert_eq!(a.encode().cmp(&b.encode()), order(&a).cmp(&order(&b)));
+        assert_eq!(LeaseKey::decode(&a.encode()), Some(a));
+        let dedupe = DedupeKey::new(&names.0, "s", &ids.0).unwrap();
+        let a = ExpiryKey { expires_at_ms: dues.0.at_ms, dedupe };
+        let b = ExpiryKey { expires_at_ms: dues.1.at_ms, dedupe };
+        prop_assert_eq!(a.encode().cmp(&b.encode()), dues.0.at_ms.cmp(&dues.1.at_ms));
+    }
+
+    #[test]
     fn a_range_holds_exactly_the_keys_it_names(
         (key, other) in pair(due()),
         (from_ms, until_ms) in pair(number(u64::MAX)),
@@ -218,9 +261,12 @@ proptest! {
         let claim = ClaimedKey { tenant: key.tenant, seq: key.seq, sink: key.sink };
         prop_assert_eq!(within(ClaimedKey::of_tenant(tenant), &claim.encode()), key.tenant == tenant);
         let dead = DeadKey { at_ms: key.at_ms, seq: key.seq, sink: key.sink };
-        prop_assert_eq!(within(DeadKey::since(from_ms), &dead.encode()), key.at_ms >= from_ms);
+        let died = key.at_ms >= from_ms && key.at_ms <= until_ms;
+        prop_assert_eq!(within(DeadKey::died_between(from_ms, until_ms), &dead.encode()), died);
         let dead = dead.by_tenant(key.tenant);
         prop_assert_eq!(within(DeadByTenantKey::of_tenant(tenant), &dead.encode()), key.tenant == tenant);
+        let between = DeadByTenantKey::died_between(tenant, from_ms, until_ms);
+        prop_assert_eq!(within(between, &dead.encode()), key.tenant == tenant && died);
         let active = key.active();
         prop_assert_eq!(within(ActiveKey::up_to(until_ms), &active.encode()), active.second <= until_ms);
         prop_assert_eq!(within(ActiveKey::after(until_ms), &active.encode()), active.second > until_ms);

@@ -8,10 +8,11 @@ use crate::model::cf::Cf;
 use crate::model::counters::{self, Field};
 use crate::model::delivery::PendingRow;
 use crate::model::ids::{Seq, TenantOrd};
+use crate::model::invariants::Miscount;
 use crate::model::keys::{
-    ArchiveKey, ArchiveValue, CounterKey, DeliveryKey, DueKey, DueKind, DueValue, HookKey,
-    LaneMemberKey, META_FORMAT_VERSION, META_NEXT_ORD, META_NEXT_SEQ, META_SYNCED_THROUGH,
-    SizeValue, TenantKey, TenantNameKey, u32_value, u64_value,
+    ArchiveKey, ArchiveValue, DeliveryKey, DueKey, DueKind, DueValue, HookKey, LaneMemberKey,
+    META_FORMAT_VERSION, META_NEXT_ORD, META_NEXT_SEQ, META_SYNCED_THROUGH, SizeValue, TenantKey,
+    TenantNameKey, u32_value, u64_value,
 };
 
 /// The store format this release reads and writes.
@@ -188,9 +189,10 @@ impl Ops {
         self.batch.put(Cf::Default, META_FORMAT_VERSION, &u64_value(STORE_FORMAT));
     }
 
-    /// Puts what a recount says in the place of a counter. Only for a store that nobody else writes to: a put undoes
-    /// every move that comes between the count and it.
-    pub fn put_counter(&mut self, key: CounterKey, recounted: i64) {
-        self.batch.put(Cf::Counters, &key.encode(), &counters::value(recounted));
+    /// Adds to a counter what it was short of at the moment it was counted. Moves that come between the count and this
+    /// stay: they moved a counter that was wrong by as much. Not to be written twice.
+    pub fn correct_counter(&mut self, wrong: &Miscount) {
+        let Miscount { key, stored, recounted } = *wrong;
+        self.batch.merge(Cf::Counters, &key.encode(), &counters::correction(stored, recounted));
     }
 }

@@ -101,7 +101,7 @@ impl Ops {
         self.delivered(claimed)
     }
 
-    fn unclaim(&mut self, claimed: &Claimed) {
+    pub(super) fn unclaim(&mut self, claimed: &Claimed) {
         self.batch.delete(Cf::Index, &claimed.key().encode());
         self.count(claimed.tenant, &[(Field::Inflight, -1)]);
     }

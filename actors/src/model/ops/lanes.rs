@@ -19,6 +19,13 @@ pub struct Member {
     pub size: u32,
 }
 
+impl Member {
+    /// From a key of the index and its value; `None` where it is none or cannot be read.
+    pub fn decode(key: &[u8], value: &[u8]) -> Option<Self> {
+        Some(Self { key: LaneMemberKey::decode(key)?, size: SizeValue::decode(value)?.0 })
+    }
+}
+
 /// What a lane had before a member became its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneWas {

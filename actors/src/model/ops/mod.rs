@@ -19,6 +19,7 @@ use super::keys::{
 mod commit;
 mod dispatch;
 mod lanes;
+mod purge;
 mod reclaim;
 
 pub use commit::{FencedHook, FencedRow, NewHook, NewRow, STORE_FORMAT, stored_size};

@@ -30,6 +30,8 @@ enum Step {
     /// The last group, if nothing has touched it since.
     Fence,
     SweepMarkers,
+    /// One row that waits, is claimed or is dead.
+    Purge(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -48,6 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Reclaim),
         1 => Just(Step::Fence),
         1 => Just(Step::SweepMarkers),
+        2 => any::<usize>().prop_map(Step::Purge),
     ]
 }
 
@@ -107,6 +110,7 @@ impl Scene {
                 }
             }
             Step::Reclaim => self.reclaim(&mut ops),
+            Step::Purge(which) => self.purge(&mut ops, *which),
             Step::Fence => self.fence(&mut ops),
             Step::SweepMarkers => {
                 let due = self.store.keys(Cf::Index, DueKey::decode);
@@ -185,6 +189,32 @@ impl Scene {
         (!claims.is_empty()).then(|| claims[which % claims.len()])
     }
 
+    fn purge(&self, ops: &mut Ops, which: usize) {
+        let (due, claims) = (self.store.keys(Cf::Index, DueKey::decode), self.claims());
+        let dead = self.store.keys(Cf::Index, DeadByTenantKey::decode);
+        let at = which % (due.len() + claims.len() + dead.len()).max(1);
+        if let Some((key, value)) = due.get(at) {
+            let value = DueValue::decode(value).unwrap();
+            ops.purge_due(key, value);
+            let DueKey { tenant, at_ms: _, seq, sink } = *key;
+            self.free_lane(ops, &Claimed { tenant, seq, sink, size: value.size });
+        } else if let Some(claimed) = claims.get(at.saturating_sub(due.len())) {
+            ops.purge_claimed(claimed);
+            self.free_lane(ops, claimed);
+        } else if let Some((key, _)) = dead.get(at.saturating_sub(due.len() + claims.len())) {
+            let size = self.row(key.dead().row()).size;
+            ops.purge_dead(&key.dead(), key.tenant, size);
+        }
+    }
+
+    /// A head is gone, and nobody looked who is next.
+    fn free_lane(&self, ops: &mut Ops, head: &Claimed) {
+        if let Some(lane) = self.lane_of(head) {
+            ops.end_lane(lane);
+            ops.mark_lane(lane);
+        }
+    }
+
     fn row(&self, key: DeliveryKey) -> DeliveryRow {
         DeliveryRow::decode(self.store.get(Cf::Deliveries, &key.encode()).unwrap()).unwrap()
     }
@@ -210,7 +240,7 @@ impl Scene {
         row.encode(ValueVersion::V0)
     }
 
-    /// The lane whose head a claimed row is.
+    /// The lane whose head a row is.
     fn lane_of(&self, claimed: &Claimed) -> Option<LaneKey> {
         let heads = self.store.keys(Cf::Index, LaneHeadKey::decode);
         let names = |value: &[u8]| LaneHeadValue::decode(value).unwrap().row() == claimed.row();

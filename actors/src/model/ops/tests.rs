@@ -286,6 +286,51 @@ fn index_keys_without_a_row_go_alone() {
 }
 
 #[test]
+fn a_purged_row_leaves_its_place_and_its_hook_is_to_be_looked_at() {
+    let value = DueValue { size: 5, kind: DueKind::Retry };
+    let marker = ClearedKey::delivery(Seq(42), 3);
+    let mut ops = Ops::default();
+    assert_eq!(ops.purge_due(&CLAIMED.due(7_500), value), marker);
+    assert_eq!(
+        lines(&ops.finish()),
+        [
+            "delete D t1 @7500 42/3",
+            "delete row 42/3",
+            "put c 42 Delivery 3 = ",
+            "add node scheduled -1",
+            "add node bytes -5",
+            "add t1 scheduled -1",
+            "add t1 bytes -5",
+        ]
+    );
+    let mut ops = Ops::default();
+    assert_eq!(ops.purge_claimed(&CLAIMED), marker);
+    assert_eq!(lines(&ops.finish()), written(|ops| ops.delivered(&CLAIMED)));
+    let dead = DeadKey { at_ms: 9_000, seq: Seq(42), sink: 3 };
+    let mut ops = Ops::default();
+    assert_eq!(ops.purge_dead(&dead, TENANT, 5), marker);
+    assert_eq!(
+        lines(&ops.finish()),
+        [
+            "delete x @9000 42/3",
+            "delete X t1 @9000 42/3",
+            "delete row 42/3",
+            "put c 42 Delivery 3 = ",
+            "add node dead -1",
+            "add node bytes -5",
+            "add node dead_bytes -5",
+            "add t1 dead -1",
+            "add t1 bytes -5",
+            "add t1 dead_bytes -5",
+        ]
+    );
+    assert_eq!(
+        written(|ops| ops.drop_dead(&dead, TENANT)),
+        ["delete x @9000 42/3", "delete X t1 @9000 42/3", "add node dead -1", "add t1 dead -1"]
+    );
+}
+
+#[test]
 fn an_archived_hook_is_to_be_looked_at_and_one_that_cannot_be_read_is_not() {
     let mut ops = Ops::default();
     assert_eq!(ops.clear_archive(Seq(42), TENANT), ClearedKey::archive(Seq(42)));

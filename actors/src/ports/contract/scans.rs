@@ -1,11 +1,14 @@
 //! What a scan sees, and what it says of what it did not look at.
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::{ABCDE, apply, everything, open, pairs, puts, scan};
 use crate::model::batch::Batch;
 use crate::model::cf::Cf;
-use crate::ports::{Direction, Engine, Page, Scan};
+use crate::model::failure::FailureClass;
+use crate::ports::{Direction, Engine, KvError, Moment, Page, Scan};
 
 fn range(start: &[u8], end: &[u8]) -> Range<Vec<u8>> {
     start.to_vec()..end.to_vec()
@@ -136,4 +139,43 @@ pub async fn a_scan_goes_on_where_the_last_one_stopped(engine: &dyn Engine) {
         }
         assert_eq!((seen, pages), (left.clone(), 12));
     }
+}
+
+pub async fn a_moment_stays_as_it_was(engine: &dyn Engine) {
+    let kv = Arc::new(open(engine).await);
+    apply(&**kv, puts(Cf::Archive, &ABCDE)).await;
+    apply(&**kv, puts(Cf::Audit, &ABCDE[..1])).await;
+    let (look_now, now) = std::sync::mpsc::channel::<()>();
+    let (seen, see) = tokio::sync::oneshot::channel();
+    let look = move |moment: &dyn Moment| {
+        let before = moment.scan(everything(Cf::Archive))?;
+        // The real store gives the look a thread of its own; the simulated one has let others write before, and nobody
+        // can send anything while it looks.
+        let _ = now.recv_timeout(Duration::from_millis(300));
+        let keys = [b"a".to_vec(), b"new".to_vec()];
+        let after = (moment.scan(everything(Cf::Archive))?, moment.multi_get(Cf::Audit, &keys)?);
+        let _ = seen.send((before, after));
+        Ok(())
+    };
+    let writes = async {
+        let mut batch = puts(Cf::Archive, &[(b"a", b"changed"), (b"new", b"1")]);
+        batch.delete(Cf::Archive, b"b");
+        batch.put(Cf::Audit, b"a", b"changed");
+        batch.put(Cf::Audit, b"new", b"1");
+        apply(&**kv, batch).await;
+        let _ = look_now.send(());
+    };
+    let (looked, ()) = tokio::join!(kv.at_one_moment(Box::new(look)), writes);
+    looked.expect("the look comes to its end");
+    let (before, (after, found)) = see.await.expect("it was looked");
+    let expected = Page { pairs: pairs(&ABCDE), more: false };
+    assert_eq!((&before, &after), (&expected, &expected));
+    assert_eq!(found, [Some(b"1".to_vec()), None]);
+    assert_eq!(scan(&**kv, everything(Cf::Archive)).await.pairs.len(), 5, "and the store went on");
+    let failed = kv.at_one_moment(Box::new(|_| Err(no("told to"))));
+    assert_eq!(failed.await.expect_err("as the look does").detail, "told to");
+}
+
+fn no(detail: &str) -> KvError {
+    KvError { class: FailureClass::Other, op: "look", detail: detail.to_owned() }
 }

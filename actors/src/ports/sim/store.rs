@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::disk::{Family, SimDisk};
+use super::disk::{Family, Image, SimDisk};
 use crate::model::batch::Batch;
 use crate::model::cf::Cf;
 use crate::model::failure::FailureClass;
 use crate::ports::{
-    Damaged, Direction, DiskRoom, Engine, Kv, KvError, Lane, OpenError, Page, Scan, StoreStats,
-    Verified,
+    Damaged, Direction, DiskRoom, Engine, Kv, KvError, Lane, Look, Moment, OpenError, Page, Scan,
+    StoreStats, Verified,
 };
 
 /// Opens databases on one disk.
@@ -117,6 +117,13 @@ impl Kv for SimKv {
         }
     }
 
+    /// Others get to write between the moment and the look at it.
+    async fn at_one_moment(&self, look: Look) -> Result<(), KvError> {
+        let image = self.disk.read(self.open, "snapshot", Image::clone)?;
+        self.disk.pass_read().await;
+        look(&SimMoment { disk: &self.disk, open: self.open, image })
+    }
+
     async fn stats(&self) -> Result<StoreStats, KvError> {
         self.disk.pass_read().await;
         self.disk.read(self.open, "stats", |image| {
@@ -130,6 +137,26 @@ impl Kv for SimKv {
                 disk_bytes: u64::try_from(disk_bytes).unwrap_or(u64::MAX),
                 ..StoreStats::default()
             }
+        })
+    }
+}
+
+/// A copy. Its reads fail as any read of the database does.
+struct SimMoment<'a> {
+    disk: &'a SimDisk,
+    open: u64,
+    image: Image,
+}
+
+impl Moment for SimMoment<'_> {
+    fn scan(&self, scan: Scan) -> Result<Page, KvError> {
+        self.disk.read(self.open, "scan", |_now| page(self.image.family(scan.cf), &scan))
+    }
+
+    fn multi_get(&self, cf: Cf, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, KvError> {
+        let family = self.image.family(cf);
+        self.disk.read(self.open, "multi_get", |_now| {
+            keys.iter().map(|key| family.get(key).cloned()).collect()
         })
     }
 }
