@@ -226,9 +226,12 @@ impl Fields {
             "attempts" => self.attempts = Some(value.uint32()?),
             "error" => self.error = value.optional_binary()?.map(lossy),
             "lane" => {
-                let lane = value.optional_binary()?.map(<[u8; 16]>::try_from).transpose();
-                let lane = lane.map_err(|_length| value.unexpected("16 bytes"))?;
-                self.lane = lane.map(u128::from_be_bytes);
+                let raw = value.raw()?;
+                self.lane = lane(raw);
+                // Another release may mean something else by it.
+                if self.lane.is_none() {
+                    self.unknown.push((key.canonical(), raw.to_vec()));
+                }
             }
             "module" => self.module = value.optional_atom()?.map(Cow::into_owned),
             "replay" => self.replay = value.optional_text()?.map(str::to_owned),
@@ -262,6 +265,12 @@ impl Fields {
             unknown: self.unknown,
         })
     }
+}
+
+/// A lane, from its encoded term.
+fn lane(raw: &[u8]) -> Option<u128> {
+    let bytes = Reader::bare(raw).binary().ok()?;
+    bytes.try_into().ok().map(u128::from_be_bytes)
 }
 
 /// The text of an error, which cuts foreign bytes at any place.
