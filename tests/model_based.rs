@@ -18,7 +18,7 @@ use ankusa_actors::model::batch::Batch;
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::failure::FailureClass;
 use ankusa_actors::ports::{
-    DiskRoom, Engine, Kv, KvError, Lane, OpenError, Page, Pair, Scan, StoreStats, Verified,
+    DiskRoom, Engine, Kv, KvError, Lane, Look, OpenError, Page, Pair, Scan, StoreStats, Verified,
 };
 use ankusa_node::rocks::{RocksEngine, RocksOptions};
 use async_trait::async_trait;
@@ -133,6 +133,10 @@ impl Kv for Waited {
 
     async fn scan(&self, scan: Scan) -> Result<Page, KvError> {
         at_once(self.open.kv()?.scan(scan))
+    }
+
+    async fn at_one_moment(&self, look: Look) -> Result<(), KvError> {
+        at_once(self.open.kv()?.at_one_moment(look))
     }
 
     async fn stats(&self) -> Result<StoreStats, KvError> {

@@ -173,7 +173,7 @@ async fn while_the_disk_takes_no_writes_the_reopen_is_deferred_and_everything_st
     bench.write().await.unwrap();
     bench.disk.fail(Fault::refuse(SimOp::Probe, FailureClass::IoError).times(3));
     bench.fail_a_write().await;
-    millis(1_250).await;
+    millis(600).await;
     let state = bench.store.state();
     assert_eq!(
         (state.generation, state.open, state.failing),
@@ -190,12 +190,12 @@ async fn while_the_disk_takes_no_writes_the_reopen_is_deferred_and_everything_st
             "0 failed io_error",
             "0 Deferred 0ns",
             "0 closed for 0ns",
+            "250 Deferred 0ns",
+            "250 closed for 0ns",
             "500 Deferred 0ns",
             "500 closed for 0ns",
-            "1000 Deferred 0ns",
-            "1000 closed for 0ns",
-            "1500 Ok 0ns",
-            "1500 closed for 0ns",
+            "750 Ok 0ns",
+            "750 closed for 0ns",
         ]
     );
     assert_eq!(bench.disk.counts().opens, 2);
