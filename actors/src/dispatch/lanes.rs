@@ -11,18 +11,16 @@ use super::attempts::Job;
 use super::canary;
 use super::due::Due;
 use super::held::Held;
+use super::lane_reads::{first_member, heads_of, real};
 use super::load::{Claiming, load};
 use super::outcomes::Settled;
 use super::reclaim::{after, scan};
 use super::writing::Writing;
 use crate::model::cf::Cf;
 use crate::model::ids::{Seq, TenantOrd};
-use crate::model::keys::{
-    ClaimedKey, DeliveryKey, DueKey, DueKind, DueValue, LaneHeadKey, LaneHeadValue, LaneKey,
-    LaneMarkerKey, LaneMemberKey, is_sentinel,
-};
+use crate::model::keys::{DueKey, DueKind, DueValue, LaneKey, LaneMarkerKey, LaneMemberKey};
 use crate::model::ops::{LaneWas, Member, Ops};
-use crate::ports::{KvError, Pair};
+use crate::ports::KvError;
 use crate::queue::Joined;
 use crate::store::StoreHandle;
 
@@ -34,9 +32,6 @@ const CHUNK: usize = 512;
 
 /// Lanes whose deleted members are remembered.
 const MAX_FLOORS: usize = 16_384;
-
-/// Members read to find the first: one more than that, should it be no member.
-const FIRST: usize = 2;
 
 /// What is next in a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -345,21 +340,6 @@ impl Lanes {
     }
 }
 
-/// The first member of a lane from `floor` on, synced or not.
-async fn first_member(
-    store: &StoreHandle,
-    lane: LaneKey,
-    floor: Seq,
-) -> Result<Option<Member>, KvError> {
-    let page = store.scan(scan(Cf::Index, lane.members_from(floor), FIRST)).await?;
-    Ok(page.pairs.iter().find_map(|(key, value)| Member::decode(key, value)))
-}
-
-fn real(pairs: &[Pair]) -> impl Iterator<Item = &[u8]> {
-    let real = pairs.iter().filter(|(key, value)| !is_sentinel(Cf::Index, key, value));
-    real.map(|(key, _)| key.as_slice())
-}
-
 /// The due row a member becomes.
 fn due(member: Member, at_ms: u64) -> Due {
     let LaneMemberKey { tenant, lane: _, seq, sink } = member.key;
@@ -385,37 +365,4 @@ async fn still_heads(
     let both = rows.into_iter().zip(heads);
     let named = both.filter(|((_, claimed), head)| *head == Some(claimed.row()));
     Ok(named.map(|((lane, claimed), _)| (lane, claimed.size)).collect())
-}
-
-/// The row that is the head of each lane; `None` where it is idle.
-pub(super) async fn heads_of(
-    store: &StoreHandle,
-    lanes: &[LaneKey],
-) -> Result<Vec<Option<DeliveryKey>>, KvError> {
-    if lanes.is_empty() {
-        return Ok(Vec::new());
-    }
-    let keys = lanes.iter().map(|lane| lane.head().encode().to_vec()).collect();
-    let heads = store.multi_get(Cf::Index, keys).await?;
-    let row = |head: Option<Vec<u8>>| LaneHeadValue::decode(&head?).map(LaneHeadValue::row);
-    Ok(heads.into_iter().map(row).collect())
-}
-
-/// The lane whose head a row is, for a row that does not say it: it is missing, or cannot be read.
-pub(super) async fn lane_of_head(
-    store: &StoreHandle,
-    row: ClaimedKey,
-) -> Result<Option<LaneKey>, KvError> {
-    let mut range = LaneHeadKey::of_tenant(row.tenant);
-    loop {
-        let page = store.scan(scan(Cf::Index, range.clone(), CHUNK)).await?;
-        let found = page.pairs.iter().find_map(|(key, value)| {
-            let head = LaneHeadValue::decode(value)?;
-            (head.row() == row.row()).then(|| LaneHeadKey::decode(key).map(LaneHeadKey::of))?
-        });
-        match page.pairs.last() {
-            Some((last, _)) if page.more && found.is_none() => range.start = after(last),
-            Some(_) | None => return Ok(found),
-        }
-    }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::attempts::{Attempts, Job};
 use super::canary;
 use super::due::Due;
-use super::lanes::lane_of_head;
+use super::lane_reads::lane_of_head;
 use super::outcomes::{Change, DeadLetter, Rules, Settled, cut};
 use super::targets::Targets;
 use crate::model::cf::Cf;

@@ -18,6 +18,7 @@ mod due;
 mod flush;
 mod handle;
 mod held;
+mod lane_reads;
 mod lanes;
 mod load;
 mod markers;

@@ -1,7 +1,7 @@
 //! Puts right what a predecessor, or a write that failed, may have left behind.
 
 use super::held::Held;
-use super::lanes::{heads_of, lane_of_head};
+use super::lane_reads::{heads_of, lane_of_head};
 use super::reclaim::{after, scan};
 use super::writing::Writing;
 use crate::model::cf::Cf;

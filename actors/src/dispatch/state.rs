@@ -1,6 +1,7 @@
 //! What dispatch remembers, and one turn of its work.
 
 mod stop;
+mod timer;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -375,31 +376,5 @@ impl DispatchState {
             *shown = snapshot;
             is_new
         });
-    }
-
-    fn set_timer(&mut self) {
-        let now = Instant::now();
-        let mut at = self.next_housekeeping;
-        if let Some(deadline) = self.outcomes.deadline() {
-            at = at.min(deadline);
-        }
-        if self.has_room() {
-            let wait_ms = self.next_look_ms.saturating_sub(self.clock.now_ms());
-            at = at.min(now + Duration::from_millis(wait_ms.min(1_000)));
-            at = if self.look { at.min(self.look_after) } else { at };
-        }
-        self.set_timer_at(at);
-    }
-
-    fn set_timer_at(&mut self, at: Instant) {
-        if let Some((set, timer)) = &self.timer {
-            if *set <= at {
-                return;
-            }
-            timer.abort();
-        }
-        let wait = at.saturating_duration_since(Instant::now());
-        let timer = self.myself.send_after(wait, || DispatchMsg::Timer);
-        self.timer = Some((at, timer.abort_handle()));
     }
 }
