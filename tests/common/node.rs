@@ -122,6 +122,11 @@ impl TestNode {
         merge(&mut self.config, config);
     }
 
+    /// The next start knows this source no more.
+    pub fn forget_source(&mut self, id: &str) {
+        self.config["sources"].as_object_mut().expect("it has sources").remove(id);
+    }
+
     /// The binary, in an environment of its own.
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ankusa"));

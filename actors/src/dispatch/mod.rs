@@ -40,7 +40,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 pub use config::{DispatchConfig, RetryConfig};
 pub use handle::{DispatchHandle, DispatchSnapshot, PurgeError};
 pub use purge::{PurgeChunk, PurgeStep, Purged};
-pub use purge_cursor::{NoCursor, PurgeCursor, PurgeState};
+pub use purge_cursor::{NoCursor, PurgeCursor, Purgeable};
 pub use state::DispatchState;
 
 use crate::model::value_version::ValueVersion;

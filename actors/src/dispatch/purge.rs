@@ -22,7 +22,7 @@ use super::flush::Outcomes;
 use super::held::Held;
 use super::lane_reads::{heads_of, lane_of_head};
 use super::lanes::Lanes;
-use super::purge_cursor::{PurgeCursor, PurgeState};
+use super::purge_cursor::{PurgeCursor, Purgeable};
 use super::reclaim::{Cleared, Owed, after, scan};
 use super::writing::Writing;
 use crate::model::cf::Cf;
@@ -46,7 +46,7 @@ const MAX_SCANS: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeStep {
     pub tenant: TenantOrd,
-    pub states: BTreeSet<PurgeState>,
+    pub states: BTreeSet<Purgeable>,
     /// What the chunk before answered; `None` begins a purge.
     pub cursor: Option<PurgeCursor>,
 }
@@ -68,11 +68,11 @@ pub struct PurgeChunk {
 }
 
 impl Purged {
-    pub const fn of(&self, state: PurgeState) -> u64 {
+    pub const fn of(&self, state: Purgeable) -> u64 {
         match state {
-            PurgeState::Pending => self.pending,
-            PurgeState::Inflight => self.inflight,
-            PurgeState::Dead => self.dead,
+            Purgeable::Pending => self.pending,
+            Purgeable::Inflight => self.inflight,
+            Purgeable::Dead => self.dead,
         }
     }
 
@@ -185,20 +185,20 @@ impl Chosen {
 
     /// Takes the row on if its hook is not younger than the purge. What cannot be read stays where it is: reading the
     /// whole store finds it.
-    fn take(&mut self, state: PurgeState, key: &[u8], value: &[u8], through: Seq) {
+    fn take(&mut self, state: Purgeable, key: &[u8], value: &[u8], through: Seq) {
         match state {
-            PurgeState::Pending => {
+            Purgeable::Pending => {
                 let row = DueKey::decode(key).zip(DueValue::decode(value));
                 self.due.extend(row.filter(|(key, _)| key.seq <= through));
                 let member = Member::decode(key, value);
                 self.members.extend(member.filter(|member| member.key.seq <= through));
             }
-            PurgeState::Inflight => {
+            Purgeable::Inflight => {
                 let row = ClaimedKey::decode(key).zip(SizeValue::decode(value));
                 let row = row.filter(|(key, _)| key.seq <= through);
                 self.claimed.extend(row.map(|(key, size)| Claimed::new(key, size)));
             }
-            PurgeState::Dead => {
+            Purgeable::Dead => {
                 let row = DeadByTenantKey::decode(key).filter(|key| key.seq <= through);
                 self.dead.extend(row);
             }
@@ -299,23 +299,23 @@ async fn lanes_of(
 
 /// Every key of a tenant's rows in a state, in the order a purge goes through them. Who waits in a lane goes before its
 /// head, which would hand the lane on to it.
-pub(super) fn ranges(tenant: TenantOrd, state: PurgeState) -> Vec<Range<Vec<u8>>> {
+pub(super) fn ranges(tenant: TenantOrd, state: Purgeable) -> Vec<Range<Vec<u8>>> {
     match state {
-        PurgeState::Pending => vec![LaneMemberKey::of_tenant(tenant), DueKey::of_tenant(tenant)],
-        PurgeState::Inflight => vec![ClaimedKey::of_tenant(tenant)],
-        PurgeState::Dead => vec![DeadByTenantKey::of_tenant(tenant)],
+        Purgeable::Pending => vec![LaneMemberKey::of_tenant(tenant), DueKey::of_tenant(tenant)],
+        Purgeable::Inflight => vec![ClaimedKey::of_tenant(tenant)],
+        Purgeable::Dead => vec![DeadByTenantKey::of_tenant(tenant)],
     }
 }
 
 /// The first of them.
-pub(super) fn start(tenant: TenantOrd, state: PurgeState) -> Vec<u8> {
+pub(super) fn start(tenant: TenantOrd, state: Purgeable) -> Vec<u8> {
     ranges(tenant, state).into_iter().next().map(|range| range.start).unwrap_or_default()
 }
 
 /// What is left of the range that `from` is in, and where the next one begins.
 fn range_from(
     tenant: TenantOrd,
-    state: PurgeState,
+    state: Purgeable,
     from: &[u8],
 ) -> (Range<Vec<u8>>, Option<Vec<u8>>) {
     let mut ranges = ranges(tenant, state);
@@ -332,7 +332,7 @@ async fn choose(
     store: &StoreHandle,
     step: &PurgeStep,
     cursor: &PurgeCursor,
-) -> Result<(Chosen, Option<(PurgeState, Vec<u8>)>), KvError> {
+) -> Result<(Chosen, Option<(Purgeable, Vec<u8>)>), KvError> {
     let mut chosen = Chosen::default();
     let (mut state, mut from) = (cursor.state, cursor.from.clone());
     for _ in 0..MAX_SCANS {

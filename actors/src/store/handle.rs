@@ -326,8 +326,8 @@ impl StoreHandle {
         self.lease()?.kv().verify(cf, from, max_bytes).await
     }
 
-    /// Counts every row against the counters, both as they are at one moment. Takes a second or so for each hundred
-    /// thousand rows and gives up, with `not_running`, once the store is to be closed.
+    /// Counts every row against the counters, both as they are at one moment. Takes as long as it takes to read the index
+    /// and to look up each row it names, and gives up, with `not_running`, once the store is to be closed.
     pub async fn recount(&self) -> Result<Recounted, KvError> {
         let lease = self.lease()?;
         let (door, generation) = (Arc::clone(&self.door), lease.generation);

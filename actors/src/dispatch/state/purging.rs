@@ -3,7 +3,7 @@
 use super::DispatchState;
 use crate::dispatch::purge::Purging;
 use crate::dispatch::writing::not_settled;
-use crate::dispatch::{PurgeChunk, PurgeState, PurgeStep};
+use crate::dispatch::{PurgeChunk, PurgeStep, Purgeable};
 use crate::ports::{Event, KvError};
 
 impl DispatchState {
@@ -29,7 +29,7 @@ impl DispatchState {
         let chunk = purging.step(step).await?;
         // There may be room now for what was left, or a lane to hand on.
         self.look |= self.left || self.lanes.has_more();
-        for state in PurgeState::ALL {
+        for state in Purgeable::ALL {
             let rows = chunk.purged.of(state);
             if rows > 0 {
                 self.args.events.emit(&Event::Purged { state: state.as_str(), rows });
