@@ -175,7 +175,7 @@ async fn status_and_tree_say_how_the_node_is() {
                 "last": null}, "next_seq": 3,
             "synced_through": 2, "unsynced_groups": 0, "fencing": false, "buffered_hooks": 0,
             "queue": {"pending": 0, "scheduled": 2, "inflight": 0, "dead": 0, "bytes": null,
-                "archive_pending": 0, "dead_bytes": 0}})
+                "archive_pending": 0, "dead_bytes": 0, "lanes": 0, "lanes_blocked": 0, "lane_members": 0}})
     );
     let table = node.ctl(&["status"]).await;
     assert!(table.out.contains("\nqueue.scheduled             2\n"), "{}", table.out);

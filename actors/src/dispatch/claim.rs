@@ -12,7 +12,7 @@ use super::due::{Due, Share, TenantScan, Until};
 use super::held::{Amount, Held};
 use super::load::{Claimable, Claiming, load};
 use super::markers::{Markers, Seen, first_due};
-use super::outcomes::{DeadLetter, Rules};
+use super::outcomes::{DeadLetter, Rules, Settled};
 use super::page::{Page, window};
 use super::targets::Targets;
 use super::writing::Writing;
@@ -51,6 +51,8 @@ pub(super) struct ClaimContext<'a> {
 pub(super) struct ClaimReport {
     pub(super) claimed: usize,
     pub(super) dead: Vec<DeadLetter>,
+    /// Heads of lanes that ended at once.
+    pub(super) settled: Vec<Settled>,
     pub(super) cleared: Vec<ClearedKey>,
     /// Rows are due that it left, for want of room or because they had to share.
     pub(super) more: bool,
@@ -277,6 +279,10 @@ async fn claim_rows(
     report.claimed = count;
     report.dead.append(&mut claimable.dead);
     report.cleared.append(&mut claimable.cleared);
+    for settled in &claimable.settled {
+        held.insert(&settled.claimed);
+    }
+    report.settled.append(&mut claimable.settled);
     Ok(claimable)
 }
 

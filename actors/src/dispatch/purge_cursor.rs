@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::purge::range;
+use super::purge::start;
 use crate::model::ids::{Seq, TenantOrd};
 use crate::model::keys::{DeadByTenantKey, DueKey};
 
@@ -55,7 +55,7 @@ pub struct PurgeCursor {
 
 impl PurgeCursor {
     pub(super) fn begin(tenant: TenantOrd, first: Purgeable, through: Seq, began_ms: u64) -> Self {
-        let from = range(tenant, first).start;
+        let from = start(tenant, first);
         Self { through, began_ms, is_later_round: false, removed: false, state: first, from }
     }
 
@@ -67,12 +67,13 @@ impl PurgeCursor {
     /// Where this round begins in a state.
     pub(super) fn start_of(&self, tenant: TenantOrd, state: Purgeable) -> Vec<u8> {
         if !self.is_later_round {
-            return range(tenant, state).start;
+            return start(tenant, state);
         }
         match state {
+            // Nobody joins a lane with a seq that was there before.
             Purgeable::Pending => DueKey::due_between(tenant, self.began_ms, self.began_ms).start,
             // Few, and in no order of time.
-            Purgeable::Inflight => range(tenant, state).start,
+            Purgeable::Inflight => start(tenant, state),
             Purgeable::Dead => {
                 DeadByTenantKey::died_between(tenant, self.began_ms, self.began_ms).start
             }

@@ -9,6 +9,7 @@ use ankusa_actors::model::counters::{self, Field};
 use ankusa_actors::model::failure::FailureClass;
 use ankusa_actors::model::ids::TenantOrd;
 use ankusa_actors::model::keys::{CounterKey, TenantNameKey};
+use ankusa_actors::model::ordering::OrderBy;
 use ankusa_actors::node::Node;
 use ankusa_actors::ports::sim::{Fault, SimEntropy, SimOp};
 use ankusa_actors::ports::{Entropy, Lane, Outcome};
@@ -430,4 +431,52 @@ fn a_purge_among_claims_outcomes_faults_and_crashes_leaves_the_store_sound() {
         eprintln!("ANKUSA_SEED={seed}");
         runtime.block_on(live(seed));
     }
+}
+
+/// One source whose sink takes everything in order, and fails it.
+async fn blocked_lane(hooks: usize) -> (World, Node) {
+    let mut world = World::new(&[1]);
+    world.order(0, &[Some(OrderBy::Source)]);
+    world.dispatch.retry.base_ms = 60_000;
+    let node = world.start().await;
+    world.probe().script.answer([retry("busy")]);
+    world.send_many(&node, 0, "acme", hooks).await;
+    secs(1).await;
+    (world, node)
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_that_wait_in_lanes_go_as_pending_ones_and_the_head_with_them() {
+    let (world, node) = blocked_lane(1_200).await;
+    assert_eq!(world.count(Field::LaneMembers), 1_199);
+    let removed = purge(&world, &node, "acme", &[Pending]).await;
+    assert_eq!(sum(&removed), Purged { pending: 1_200, ..Purged::default() });
+    world.is_sound();
+    // The marker of the second in which the head was to be tried again goes with that.
+    secs(100).await;
+    assert_eq!(world.probe().attempts(), ["acme0 #1"]);
+    assert_eq!((world.hooks(), world.index().as_str()), (0, ""));
+    world.send(&node, "after").await;
+    secs(1).await;
+    assert_eq!(world.probe().attempts(), ["acme0 #1", "after #1"]);
+    world.is_sound();
+    stop(node).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_goes_hands_its_lane_on() {
+    let mut world = World::new(&[1]);
+    world.order(0, &[Some(OrderBy::Source)]);
+    let node = world.start().await;
+    world.probe().script.slow(Duration::from_secs(20));
+    world.send_many(&node, 0, "acme", 3).await;
+    secs(1).await;
+    let removed = purge(&world, &node, "acme", &[Inflight]).await;
+    assert_eq!(sum(&removed), Purged { inflight: 1, ..Purged::default() });
+    world.is_sound();
+    secs(100).await;
+    assert_eq!(world.probe().attempts(), ["acme0 #1", "acme1 #1", "acme2 #1"]);
+    assert_eq!(world.hooks(), 0);
+    world.is_sound();
+    stop(node).await;
 }

@@ -22,12 +22,13 @@ impl DispatchState {
             held: &mut self.held,
             outcomes: &mut self.outcomes,
             attempts: &self.attempts,
+            lanes: &mut self.lanes,
             mark: self.args.mark.get(),
             now_ms: self.clock.now_ms(),
         };
         let chunk = purging.step(step).await?;
-        // There may be room now for what was left.
-        self.look |= self.left;
+        // There may be room now for what was left, or a lane to hand on.
+        self.look |= self.left || self.lanes.has_more();
         for state in Purgeable::ALL {
             let rows = chunk.purged.of(state);
             if rows > 0 {
