@@ -192,9 +192,9 @@ fn is_ordered_by(spec: &Dict) -> bool {
     let is_key = |(name, value): (&String, &Value)| {
         matches!(name.as_str(), "header" | "json") && value.as_str().is_some()
     };
-    let is_by = |by: &Value| match by {
-        Value::Dict(_, key) => key.len() == 1 && key.iter().all(is_key),
-        other => other.as_str() == Some("source"),
+    let is_by = |by: &Value| match by.as_dict() {
+        Some(key) => key.len() == 1 && key.iter().all(is_key),
+        None => by.as_str() == Some("source"),
     };
     spec.len() == 1 && spec.get("by").is_some_and(is_by)
 }
