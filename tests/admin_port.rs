@@ -147,6 +147,9 @@ async fn metrics_count_what_happened_under_their_documented_names() {
         ("ankusa_queue_inflight", "", 0.0),
         ("ankusa_queue_dead", "", 2.0),
         ("ankusa_queue_archive_pending", "", 0.0),
+        ("ankusa_queue_lanes", "", 0.0),
+        ("ankusa_queue_lane_members", "", 0.0),
+        ("ankusa_dispatch_lanes_blocked", "", 0.0),
         ("ankusa_dispatch_running", "", 0.0),
         ("ankusa_dispatch_claimed", "", 0.0),
         ("ankusa_dispatch_claimed_bytes", "", 0.0),
@@ -250,11 +253,11 @@ async fn a_hook_that_no_worker_will_take_is_listed_with_the_reason() {
         .collect();
     assert_eq!(
         told,
-        json!({"total": 2, "entries": [
-            {"id": broken, "source_id": "broken", "tenant_id": "default", "seq": 2,
-                "received_at": null, "dead_lettered_at": null, "size": 0, "content_type": null, "reason": null},
-            {"id": gone, "source_id": "gone", "tenant_id": "acme", "seq": 1,
-                "received_at": null, "dead_lettered_at": null, "size": 5, "content_type": "text/plain", "reason": null},
+        json!({"total": 2, "next_cursor": null, "entries": [
+            {"id": broken, "source_id": "broken", "tenant_id": "default", "seq": 2, "received_at": null,
+                "dead_lettered_at": null, "size": 0, "content_type": null, "reason_class": "sink", "reason": null},
+            {"id": gone, "source_id": "gone", "tenant_id": "acme", "seq": 1, "received_at": null,
+                "dead_lettered_at": null, "size": 5, "content_type": "text/plain", "reason_class": "sink", "reason": null},
         ]})
     );
     assert!(reasons[0].contains("500") && reasons[1].contains("410"), "{reasons:?}");
@@ -281,6 +284,14 @@ async fn a_hook_that_no_worker_will_take_is_listed_with_the_reason() {
         ("since=1.5", "since"),
         ("limit=all", "limit"),
         ("limit=99999999999999999999", "limit"),
+        ("until=tomorrow", "until"),
+        ("since=2&until=1", "until"),
+        ("tenant_id=a%20b", "tenant_id"),
+        ("reason=bad_luck", "reason"),
+        ("cursor=1.2", "cursor"),
+        ("cursor=01.2.3", "cursor"),
+        ("source=gone", "source"),
+        ("limit=1&limit=2", "limit"),
     ] {
         let answer = node.admin(&format!("/v1/dlq?{query}")).await.sorted();
         let expected = format!(r#"{{"error":"invalid_filter","field":"{field}"}}"#);
@@ -289,7 +300,7 @@ async fn a_hook_that_no_worker_will_take_is_listed_with_the_reason() {
     let listed = node.ctl(&["dlq", "list", "--source", "gone"]).await;
     assert_eq!(listed.code, Some(0));
     assert!(listed.out.starts_with("ID ") && listed.out.contains(&gone), "{}", listed.out);
-    assert!(listed.out.ends_with("total: 2\n"), "{}", listed.out);
+    assert!(listed.out.ends_with("total: 2\nnext_cursor: -\n"), "{}", listed.out);
     let filtered = node.ctl(&["dlq", "list", "--json", "--limit", "1"]).await.value();
     assert_eq!(filtered["entries"][0]["id"], broken.as_str());
     node.assert_sound().await;
@@ -307,12 +318,14 @@ async fn what_is_not_there_is_404_and_node_local_verbs_are_not() {
         ("POST", "/webhooks/demo"),
         ("POST", "/metrics"),
         ("DELETE", "/v1/dlq"),
+        ("GET", "/v1/tenants/default/purge"),
+        ("POST", "/v1/tenants/default/queue"),
         ("PUT", "/v1/config"),
         ("POST", "/health"),
         // The control socket's.
         ("GET", "/v1/status"),
         ("GET", "/v1/tree"),
-        ("GET", "/v1/hooks"),
+        ("POST", "/v1/recount"),
         ("GET", "/v1/dump"),
         ("POST", "/v1/store/reopen"),
         ("POST", "/v1/crash?child=writer"),
@@ -332,7 +345,7 @@ async fn beyond_loopback_tokens_say_who_may_ask_what() {
     let worker = taking().await;
     let tokens = json!([
         {"name": "metrics", "token": "metrics-token-0123456789", "scopes": ["metrics:read"]},
-        {"name": "reader", "token": "reader-token-0123456789", "scopes": ["dlq:*", "wal:read", "config:read"]},
+        {"name": "reader", "token": "reader-token-0123456789", "scopes": ["dlq:*", "wal:read", "config:read", "hooks:read", "queue:read"]},
         {"name": "root", "token": "root-token-0123456789", "scopes": ["*"]},
     ]);
     let mut config = json!({"sources": demo(&worker)});
@@ -350,6 +363,9 @@ async fn beyond_loopback_tokens_say_who_may_ask_what() {
         ("/v1/config", "config:read"),
         ("/v1/wal", "wal:read"),
         ("/v1/dlq", "dlq:read"),
+        ("/v1/hooks", "hooks:read"),
+        ("/v1/queue", "queue:read"),
+        ("/v1/queue/tenants", "queue:read"),
     ];
     for (target, scope) in guarded {
         for wrong in [
@@ -380,6 +396,15 @@ async fn beyond_loopback_tokens_say_who_may_ask_what() {
             }
         }
     }
+    // Who may read the queue may not purge it.
+    let purge = async |token: &str| {
+        let headers = [("authorization", token)];
+        let target = "/v1/tenants/default/purge?state=dead";
+        node.admin_with("POST", target, &headers).await.sorted()
+    };
+    let forbidden = r#"{"error":"forbidden","scope":"queue:write"}"#;
+    assert_eq!(purge("Bearer reader-token-0123456789").await, Answer::json(403, forbidden, &[]));
+    assert_eq!(purge("Bearer root-token-0123456789").await.status, 404, "no hook came yet");
     // Probes need none, and what is not there does not depend on one.
     for (target, status) in [("/health", 200), ("/ready", 200), ("/v1/frobnicate", 404)] {
         assert_eq!(asked(target, None).await.status, status, "{target}");
@@ -422,7 +447,10 @@ async fn a_node_without_the_edge_delivers_and_takes_nothing() {
     node.drained().await;
     assert_eq!(worker.last().header("x-ankusa-id"), Some(id));
     assert_eq!(node.admin("/ready").await.value()["status"], "ready");
-    assert_eq!(node.admin("/v1/dlq").await.value(), json!({"total": 0, "entries": []}));
+    assert_eq!(
+        node.admin("/v1/dlq").await.value(),
+        json!({"total": 0, "entries": [], "next_cursor": null})
+    );
 }
 
 #[tokio::test]

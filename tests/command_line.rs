@@ -81,6 +81,27 @@ fn every_verb_is_its_documented_request() {
             vec!["dlq", "list", "--source", "a b&c", "--since", "5", "--limit", "1"],
             "GET /v1/dlq?source_id=a+b%26c&since=5&limit=1 HTTP/1.1",
         ),
+        (
+            vec![
+                "dlq", "list", "--tenant", "acme", "--until", "9", "--reason", "sink", "--cursor",
+                "1.2.3",
+            ],
+            "GET /v1/dlq?tenant_id=acme&until=9&reason=sink&limit=100&cursor=1.2.3 HTTP/1.1",
+        ),
+        (vec!["stats"], "GET /v1/queue HTTP/1.1"),
+        (vec!["stats", "acme"], "GET /v1/tenants/acme/queue HTTP/1.1"),
+        (vec!["stats", "a/../b c"], "GET /v1/tenants/a%2F..%2Fb%20c/queue HTTP/1.1"),
+        (vec!["tenants"], "GET /v1/queue/tenants?limit=100 HTTP/1.1"),
+        (
+            vec!["tenants", "--limit", "5", "--cursor", "7"],
+            "GET /v1/queue/tenants?limit=5&cursor=7 HTTP/1.1",
+        ),
+        (
+            vec!["purge", "acme", "--state", "pending,dead"],
+            "POST /v1/tenants/acme/purge?state=pending%2Cdead HTTP/1.1",
+        ),
+        (vec!["recount"], "POST /v1/recount?repair=false HTTP/1.1"),
+        (vec!["recount", "--repair"], "POST /v1/recount?repair=true HTTP/1.1"),
         (vec!["dump"], "GET /v1/dump HTTP/1.1"),
         (vec!["store", "reopen"], "POST /v1/store/reopen HTTP/1.1"),
         (vec!["crash", "syncer"], "POST /v1/crash?child=syncer HTTP/1.1"),
@@ -98,6 +119,54 @@ fn people_get_tables_and_scripts_the_nodes_own_json() {
     assert_eq!((code, out.as_str()), (Some(0), "SEQ  ID\n1    a\n12   b\nmore: false\n"));
     let (_, (code, out, _)) = ctl(&["--json", "hooks"], json("200 OK", body));
     assert_eq!((code, out), (Some(0), format!("{body}\n")));
+}
+
+#[test]
+fn a_purge_goes_on_until_nothing_is_left_and_says_how_far_it_has_come() {
+    let page = |pending: u32, next: &str| {
+        let body = format!(
+            r#"{{"tenant_id":"acme","purged":{{"dead":1,"pending":{pending}}},"left":{{"dead":0}},"next_cursor":{next}}}"#
+        );
+        json("200 OK", &body)
+    };
+    let purge = |answers: [String; 2]| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let serving = thread::spawn(move || {
+            answers.map(|answer| answering(listener.accept().unwrap().0, &answer))
+        });
+        let args = ["purge", "acme", "--state", "pending,dead"];
+        let output = ankusa(&["ctl", "--socket"]).arg(&path).args(args).output().unwrap();
+        (serving.join().unwrap(), told(&output))
+    };
+    let (asked, (code, out, err)) = purge([page(500, r#""7.7.0""#), page(20, "null")]);
+    let first = "POST /v1/tenants/acme/purge?state=pending%2Cdead HTTP/1.1";
+    let second = "POST /v1/tenants/acme/purge?state=pending%2Cdead&cursor=7.7.0 HTTP/1.1";
+    assert_eq!(asked, [first, second]);
+    assert_eq!((code, err.as_str()), (Some(0), "removed so far: 1 dead, 500 pending\n"));
+    let table = "tenant_id       acme\npurged.dead     2\npurged.pending  520\nleft.dead       0\n";
+    assert_eq!(out, table);
+    let stopped = json("503 Service Unavailable", r#"{"error":"dispatch_unavailable"}"#);
+    let (_, (code, out, err)) = purge([page(500, r#""7.7.0""#), stopped]);
+    assert_eq!((code, out.as_str()), (Some(1), ""));
+    assert!(err.ends_with("dispatch_unavailable; 501 rows were removed before\n"), "{err}");
+}
+
+#[test]
+fn a_recount_exits_with_3_when_counters_are_wrong_and_left_so() {
+    let counted = |wrong: u32, repaired: bool| {
+        let body = format!(
+            r#"{{"rows":4,"miscounts":[],"wrong_counters":{wrong},"repaired":{repaired}}}"#
+        );
+        let code = |args: &[&str]| ctl(args, json("200 OK", &body)).1.0;
+        [code(&["recount"]), code(&["recount", "--json"])]
+    };
+    assert_eq!(counted(0, false), [Some(0); 2]);
+    assert_eq!(counted(2, false), [Some(3); 2]);
+    assert_eq!(counted(2, true), [Some(0); 2]);
+    let refused = json("503 Service Unavailable", r#"{"error":"store_unavailable"}"#);
+    assert_eq!(ctl(&["recount"], refused).1.0, Some(1));
 }
 
 #[test]

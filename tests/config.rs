@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use ankusa_actors::model::ordering::OrderBy;
 use ankusa_actors::model::sink_spec::{HttpSinkSpec, SinkSpec};
 use ankusa_actors::model::source::SourceSpec;
 use ankusa_node::config::schema::{KEYS, Kind};
@@ -500,11 +501,50 @@ fn a_source_is_refused_at_the_key_that_is_wrong() {
             sink("url: https://w.example/\nsecret: s\nheaders: {x-a: 5}"),
             "sources.a.sinks[0].headers.x-a must be a string, got a number",
         ),
+        (
+            sink("url: https://w.example/\nsecret: s\nordered: {by: {header: x order}}"),
+            "sources.a.sinks[0].ordered.by.header: must be the name of a header, got \"x order\"",
+        ),
+        (
+            "sources: {a: {sinks: [{type: log, ordered: {by: {json: id}}}]}}".to_owned(),
+            "sources.a.sinks[0].ordered.by.json: must be a JSON pointer as /customer/id, ~0 and ~1 for ~ and /, got \"id\"",
+        ),
     ] {
         assert_eq!(refused(&text), line, "{text}");
     }
     let open = "{egress: {allow_http: true, allow: [10.0.0.0/8]}, sources: {a: {sinks: [{type: http, url: \"http://10.0.0.1/\", allow_unsigned: true}]}}}";
     assert!(parse(open).is_ok(), "{:?}", parse(open));
+}
+
+#[test]
+fn a_sink_says_what_it_is_ordered_by_in_one_of_five_ways() {
+    let log =
+        |ordered: &str| format!("sources: {{a: {{sinks: [{{type: log, ordered: {ordered}}}]}}}}");
+    let by = |ordered: &str| parse(&log(ordered)).unwrap().sources["a"].sinks[0].ordered().cloned();
+    assert_eq!(by("false"), None);
+    assert_eq!((by("true"), by("{by: source}")), (Some(OrderBy::Source), Some(OrderBy::Source)));
+    assert_eq!(by("{by: {header: X-Order}}"), Some(OrderBy::Header("X-Order".to_owned())));
+    assert_eq!(by("{by: {json: /order/id}}"), Some(OrderBy::Json("/order/id".to_owned())));
+    let http = parse(&sink("url: https://w.example/\nsecret: s\nordered: true")).unwrap();
+    assert_eq!(http.sources["a"].sinks[0].ordered(), Some(&OrderBy::Source));
+    for (ordered, got) in [
+        ("yes", "\"yes\""),
+        ("1", "1"),
+        ("[source]", "a list"),
+        ("{}", "a mapping"),
+        ("{by: tenant}", "a mapping"),
+        ("{by: {header: x, json: /a}}", "a mapping"),
+        ("{by: {header: 5}}", "a mapping"),
+        ("{by: {path: /a}}", "a mapping"),
+        ("{by: source, key: x}", "a mapping"),
+        ("{header: x}", "a mapping"),
+    ] {
+        let line = format!(
+            "sources.a.sinks[0].ordered must be true, false, {{by: source}}, {{by: {{header: NAME}}}} or \
+             {{by: {{json: /pointer}}}}, got {got}"
+        );
+        assert_eq!(refused(&log(ordered)), line);
+    }
 }
 
 #[test]
@@ -849,7 +889,8 @@ fn every_key_of_the_reference_has_a_comment_with_its_bounds() {
             | Kind::Secret
             | Kind::Secrets
             | Kind::Word(_)
-            | Kind::Ip => {
+            | Kind::Ip
+            | Kind::Ordered => {
                 continue;
             }
         };
@@ -879,7 +920,8 @@ fn the_schema_holds_every_number_of_the_structs() {
             | Kind::Secret
             | Kind::Secrets
             | Kind::Word(_)
-            | Kind::Ip => {
+            | Kind::Ip
+            | Kind::Ordered => {
                 continue;
             }
         };
@@ -914,7 +956,7 @@ fn a_shown_configuration_hides_what_is_secret_and_nothing_else() {
              forward_headers: [x-a]\n    \
              sinks:\n      \
                - {{type: http, url: \"https://me:{SECRET}@w.example/h?k={SECRET}\", secret: {SECRET}, headers: {{x-k: {SECRET}}}}}\n      \
-               - {{type: log}}\n"
+               - {{type: log, ordered: {{by: {{header: x-order}}}}}}\n"
     );
     let shown = redacted(&parse(&text).unwrap());
     assert!(!shown.to_string().contains("whsec_"), "{shown}");
@@ -929,7 +971,7 @@ fn a_shown_configuration_hides_what_is_secret_and_nothing_else() {
             {"type": "http", "url": "https://[REDACTED]@w.example/h?k=[REDACTED]", "method": "post",
                 "headers": {"x-k": "[REDACTED]"}, "timeout_ms": 5000, "secret": "[REDACTED]",
                 "allow_unsigned": false, "max_response_bytes": 65536},
-            {"type": "log"},
+            {"type": "log", "ordered": {"by": {"header": "x-order"}}},
         ],
         "forward_headers": ["x-a"],
         "trust_url_tenant": false,

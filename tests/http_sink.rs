@@ -986,7 +986,7 @@ mod spec {
         let kind = |spec: &SinkSpec| {
             sinks::build(spec, &outbound).map(|sink| sink.kind()).map_err(|e| e.key)
         };
-        assert_eq!(kind(&SinkSpec::Log(LogSinkSpec {})), Ok("log"));
+        assert_eq!(kind(&SinkSpec::Log(LogSinkSpec::default())), Ok("log"));
         assert_eq!(kind(&SinkSpec::Http(unsigned("https://worker.example"))), Ok("http"));
         assert_eq!(kind(&SinkSpec::Http(unsigned("https://10.0.0.1"))), Err("url".into()));
     }

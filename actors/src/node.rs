@@ -13,7 +13,8 @@ use crate::edge::{Ingest, IngestConfig};
 use crate::model::value_version::ValueVersion;
 use crate::ports::{Clock, Engine, Entropy, Events};
 use crate::queue::{
-    BatcherConfig, BatcherHandle, Ledger, SyncedMark, SyncerHandle, TenantsConfig, WriterHandle,
+    BatcherConfig, BatcherHandle, JoinedLanes, Ledger, SyncedMark, SyncerHandle, TenantsConfig,
+    WriterHandle,
 };
 use crate::sources::Sources;
 use crate::steady::SteadyClock;
@@ -72,6 +73,7 @@ pub struct Handles {
     pub store: StoreHandle,
     pub ledger: Ledger,
     pub mark: SyncedMark,
+    pub joined: JoinedLanes,
     pub writer: WriterHandle,
     pub syncer: SyncerHandle,
     pub dispatch: DispatchHandle,
@@ -172,6 +174,7 @@ fn handles(
         readiness: Readiness::new(store.clone(), Arc::clone(&ports.clock)),
         store,
         mark: SyncedMark::default(),
+        joined: JoinedLanes::default(),
         writer: WriterHandle::new(&settings.batcher),
         syncer: SyncerHandle::default(),
         dispatch: DispatchHandle::default(),

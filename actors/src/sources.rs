@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::model::forward::ForwardPolicy;
 use crate::model::ids::DEFAULT_TENANT;
+pub use crate::model::ordering::LaneRules;
 pub use crate::model::source::OnVerifyFailure;
 use crate::model::verify::Verifier;
 use crate::ports::Sink;
@@ -24,6 +25,8 @@ pub struct Source {
     pub sinks: Vec<Arc<dyn Sink>>,
     /// The modules of `sinks`, in the same order: see [`Source::modules_of`].
     pub modules: Arc<[&'static str]>,
+    /// What `sinks` take their hooks in order by, in the same order; the default orders none.
+    pub lanes: LaneRules,
     /// Which of the provider's headers its sinks are told.
     pub forward: ForwardPolicy,
     /// Whether the tenant of a catch URL counts although nothing proves that its sender belongs to it.
@@ -52,6 +55,7 @@ impl fmt::Debug for Source {
             .field("tenant", &self.tenant)
             .field("on_verify_failure", &self.on_verify_failure)
             .field("modules", &self.modules)
+            .field("lanes", &self.lanes)
             .field("forward", &self.forward)
             .field("trust_url_tenant", &self.trust_url_tenant)
             .finish_non_exhaustive()

@@ -7,3 +7,10 @@ pub(crate) use std::sync::{Arc, Mutex, MutexGuard, atomic};
 
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, atomic};
+
+/// Somebody else may run here, as on any line; that scheduler only looks where it is shown.
+#[cfg(not(feature = "shuttle"))]
+pub(crate) const fn others_may_run() {}
+
+#[cfg(feature = "shuttle")]
+pub(crate) use shuttle::thread::yield_now as others_may_run;

@@ -205,6 +205,7 @@ impl Tree {
             store: self.handles.store.clone(),
             ledger: self.handles.ledger.clone(),
             mark: self.handles.mark.clone(),
+            joined: self.handles.joined.clone(),
             syncer: self.handles.syncer.clone(),
             handle: self.handles.writer.clone(),
         };
@@ -225,6 +226,7 @@ impl Tree {
             events: Arc::clone(&self.ports.events),
             store: self.handles.store.clone(),
             mark: self.handles.mark.clone(),
+            joined: self.handles.joined.clone(),
             sources: Arc::clone(&self.handles.ingest.sources),
             version: self.settings.value_version,
             handle: self.handles.dispatch.clone(),

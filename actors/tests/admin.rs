@@ -3,11 +3,12 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ankusa_actors::admin::{Admin, AdminError, Dump, DumpCursor};
 use ankusa_actors::dispatch::dlq::DeadFilter;
+use ankusa_actors::dispatch::{PurgeCursor, Purgeable};
 use ankusa_actors::model::batch::Batch;
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::counters::Field;
@@ -242,6 +243,9 @@ async fn the_status_is_what_a_person_reads_first() {
             "bytes": value_bytes,
             "archive_pending": 2,
             "dead_bytes": 0,
+            "lanes": 0,
+            "lanes_blocked": 0,
+            "lane_members": 0,
         },
     });
     assert_eq!(admin.status(), expected);
@@ -311,7 +315,7 @@ async fn while_the_store_is_closed_what_it_would_say_is_null_and_the_rest_is_the
     assert_eq!(store("last_failure"), last);
     assert_eq!((&status["next_seq"], &status["synced_through"]), (&json!(null), &json!(1)));
     let queue = status["queue"].as_object().unwrap();
-    assert!(queue.len() == 7 && queue.values().all(Value::is_null), "{queue:?}");
+    assert!(queue.len() == 10 && queue.values().all(Value::is_null), "{queue:?}");
     assert_eq!(admin.wal().await, json!({"instance": "test", "wal": {}}));
     assert!(matches!(admin.counter(Field::Dead), Err(AdminError::StoreUnavailable(_))));
     let listed = admin.hooks(Seq(0), 1).await;
@@ -442,4 +446,68 @@ async fn dead_letters_of_a_node_that_does_not_dispatch_are_no_empty_list() {
     let node = bench.start().await;
     let refused = admin(&bench, &node).dlq(&DeadFilter::default(), None, 10).await.unwrap_err();
     assert_eq!(refused, AdminError::RoleNotEnabled("dispatch"));
+}
+
+fn all_states() -> BTreeSet<Purgeable> {
+    Purgeable::ALL.into_iter().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_purge_of_many_rows_answers_now_and_then_and_goes_on_with_its_cursor() {
+    let mut bench = Bench::default();
+    let node = bench.start().await;
+    for _ in 0..2 {
+        let hook = |n: u32| bench.sending(&node, bench.hook("acme", &n.to_string()));
+        let sending: Vec<_> = (0..5_300).map(hook).collect();
+        for sent in sending {
+            assert!(matches!(sent.await.unwrap(), CommitAnswer::Committed(_)));
+        }
+    }
+    assert!(node.stop(Duration::from_secs(60)).await);
+    // Their source is not configured: whatever dispatch claims in between is dead, and goes all the same.
+    bench.settings.roles.dispatch = true;
+    let node = bench.start().await;
+    let admin = admin(&bench, &node);
+    let first = admin.purge("acme", &all_states(), None).await.unwrap();
+    let count = |told: &Value| -> u64 {
+        let purged = told["purged"].as_object().unwrap();
+        purged.values().map(|rows| rows.as_u64().unwrap()).sum()
+    };
+    assert!(count(&first) >= 10_000 && count(&first) < 10_500, "{first}");
+    let cursor: PurgeCursor = first["next_cursor"].as_str().unwrap().parse().unwrap();
+    let second = admin.purge("acme", &all_states(), Some(cursor)).await.unwrap();
+    assert_eq!((count(&first) + count(&second), &second["next_cursor"]), (10_600, &Value::Null));
+    assert_eq!(bench.rows(Cf::Hooks), 0);
+    bench.disk.cut_power();
+    assert_eq!(bench.rows(Cf::Hooks), 0, "what was said to be gone does not come back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_purged_is_refused_by_name() {
+    let mut bench = Bench::default();
+    let node = bench.start().await;
+    bench.acked(&node, "acme", "one").await;
+    let purge = async |tenant: &str, states: BTreeSet<Purgeable>, cursor: Option<&str>| {
+        let cursor = cursor.map(|cursor| cursor.parse().unwrap());
+        admin(&bench, &node).purge(tenant, &states, cursor).await.unwrap_err()
+    };
+    assert_eq!(purge("acme", all_states(), None).await, AdminError::RoleNotEnabled("dispatch"));
+    assert!(node.stop(Duration::from_secs(60)).await);
+    bench.settings.roles.dispatch = true;
+    let node = bench.start().await;
+    let purge = async |tenant: &str, states: BTreeSet<Purgeable>, cursor: Option<&str>| {
+        let cursor = cursor.map(|cursor| cursor.parse().unwrap());
+        admin(&bench, &node).purge(tenant, &states, cursor).await.unwrap_err()
+    };
+    let nobody = AdminError::TenantNotFound("nobody".to_owned());
+    assert_eq!(purge("nobody", all_states(), None).await, nobody);
+    let none = BTreeSet::new();
+    assert_eq!(purge("acme", none, None).await, AdminError::InvalidFilter("state"));
+    let dead = BTreeSet::from([Purgeable::Dead]);
+    let other = Some("9.9.0.0.pending.44");
+    assert_eq!(purge("acme", dead.clone(), other).await, AdminError::InvalidFilter("cursor"));
+    node.handles().dispatch.slot().get().unwrap().kill();
+    millis(0).await;
+    let killed = purge("acme", dead, None).await;
+    assert_eq!(killed, AdminError::DispatchUnavailable);
 }

@@ -346,7 +346,7 @@ async fn a_stop_answers_what_is_under_way_and_closes_the_store() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_of_another_format_refuses_the_boot_and_is_left_alone() {
-    for (stamp, says) in [(9_u64, "newer"), (7, "older")] {
+    for (stamp, says) in [(9_u64, "newer"), (6, "older")] {
         let bench = Bench::default();
         let node = bench.start().await;
         node.stop(Duration::from_secs(60)).await;
@@ -355,6 +355,21 @@ async fn a_store_of_another_format_refuses_the_boot_and_is_left_alone() {
         assert!(refused.contains(&format!("store format {stamp} is {says}")), "{refused}");
         assert!(!bench.disk.is_open());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_of_the_format_before_lanes_takes_no_more_than_the_stamp() {
+    let bench = Bench::default();
+    let node = bench.start().await;
+    bench.acked(&node, "acme", "one").await;
+    node.stop(Duration::from_secs(60)).await;
+    let rows = || Cf::ALL.map(|cf| bench.disk.rows(cf));
+    let before = rows();
+    restamp(&bench, 7).await;
+    assert_ne!(rows(), before);
+    let node = bench.start().await;
+    node.stop(Duration::from_secs(60)).await;
+    assert_eq!(rows(), before);
 }
 
 async fn restamp(bench: &Bench, stamp: u64) {

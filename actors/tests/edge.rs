@@ -3,20 +3,24 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use ankusa_actors::edge::{Answer, BodyFailure, Ingest, IngestConfig, RequestHead, Routing};
 use ankusa_actors::model::cf::Cf;
+use ankusa_actors::model::delivery::DeliveryRow;
 use ankusa_actors::model::envelope::{Envelope, VerificationStatus, VerificationTerm};
 use ankusa_actors::model::failure::FailureClass;
+use ankusa_actors::model::keys::LaneMemberKey;
+use ankusa_actors::model::ordering::{OrderBy, lane};
 use ankusa_actors::model::source::OnVerifyFailure;
 use ankusa_actors::model::verify::VerifySpec;
 use ankusa_actors::node::Node;
 use ankusa_actors::ports::sim::{Fault, JournalEvents, SimClock, SimEntropy, SimOp};
 use ankusa_actors::queue::{BatcherConfig, BatcherHandle, Ledger};
-use ankusa_actors::sources::{Source, Sources};
+use ankusa_actors::sources::{LaneRules, Source, Sources};
 use ankusa_actors::store::StoreHandle;
 use bytes::Bytes;
 use common::{Bench, EPOCH_MS, HTTP, millis, open_source, secs};
@@ -391,6 +395,32 @@ async fn a_hook_is_stored_under_the_tenant_of_its_url_or_else_of_its_source() {
         post(&node.handles().ingest, head(path), b"").await;
         assert_eq!(envelopes(&bench).remove(0).tenant_id.as_deref(), tenant, "{path}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_of_an_ordered_sink_joins_the_lane_its_header_names() {
+    let mut bench = bench();
+    let by = Some(OrderBy::Header("x-order".to_owned()));
+    let ordered = Source {
+        lanes: LaneRules::new([None, by]),
+        ..open_source("ordered", "default", &[HTTP, HTTP])
+    };
+    bench.sources = Arc::new([ordered].into_iter().collect());
+    let node = bench.start().await;
+    for order in ["7", "8", "7"] {
+        let head = with_header(head("/webhooks/ordered"), b"X-Order", order.as_bytes());
+        post(&node.handles().ingest, head, b"{}").await;
+    }
+    let rows = bench.disk.rows(Cf::Deliveries);
+    let lanes = rows.iter().map(|(_, row)| DeliveryRow::decode(row).unwrap().lane);
+    let [seven, eight] = [b"7", b"8"].map(|key| Some(lane("ordered", 1, key)));
+    assert_eq!(lanes.collect::<Vec<_>>(), [None, seven, None, eight, None, seven]);
+    let index = bench.disk.rows(Cf::Index);
+    let members = index.iter().filter_map(|(key, _)| LaneMemberKey::decode(key));
+    let waiting: BTreeSet<_> = members.map(|member| (member.lane, member.seq.0)).collect();
+    let expected = [(seven, 1), (eight, 2), (seven, 3)].map(|(lane, seq)| (lane.unwrap(), seq));
+    assert_eq!(waiting, BTreeSet::from(expected));
+    node.stop(Duration::from_secs(60)).await;
 }
 
 #[tokio::test(start_paused = true)]

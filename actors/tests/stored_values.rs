@@ -96,11 +96,13 @@ proptest! {
     #[test]
     fn a_row_stamped_late_is_the_row_encoded_at_once(
         size in any::<u32>(), bits in 0..64_u32, at in any::<u64>(), source in "\\PC{0,9}",
+        lane in prop::option::of(any::<u128>()),
     ) {
         let at_ms = at >> bits;
         for version in VERSIONS {
-            let pending = PendingRow::new("Elixir.Ankusa.Sink.Log", &source, size, version);
+            let pending = PendingRow::in_lane(lane, "Elixir.Ankusa.Sink.Log", &source, size, version);
             let row = DeliveryRow::pending("Elixir.Ankusa.Sink.Log", &source, size, at_ms);
+            let row = DeliveryRow { lane, ..row };
             prop_assert_eq!(pending.bytes(at_ms), row.encode(version));
             let mut appended = vec![7];
             pending.write_stamped(at_ms, &mut appended);
@@ -242,6 +244,7 @@ fn what_a_row_does_not_say_is_none() {
         attempts: 2,
         at_ms: 5,
         error: None,
+        lane: None,
         size: 9,
         source_id: None,
         replay: None,

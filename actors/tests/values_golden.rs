@@ -93,7 +93,10 @@ fn a_delivery_row_is_written_and_read_as_the_golden_bytes() {
         replay: Some("01890a5d-ac96-774b-bcce-b302099a8057".to_owned()),
         ..pending.clone()
     };
-    for (name, row) in [("pending", pending), ("dead_replayed", dead)] {
+    let lane = Some(0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f);
+    let in_a_lane = DeliveryRow { lane, ..pending.clone() };
+    let rows = [("pending", pending), ("dead_replayed", dead), ("pending_in_a_lane", in_a_lane)];
+    for (name, row) in rows {
         for (version, stored) in versions(ROWS, name) {
             assert_eq!(row.encode(version), stored, "{name} {version:?}");
             assert_eq!(DeliveryRow::decode(&stored).as_ref(), Ok(&row), "{name} {version:?}");

@@ -7,6 +7,7 @@ pub const ALL: [(&str, bool); 14] = [
     ("canary-delete-before-send", cfg!(feature = "canary-delete-before-send")),
     ("canary-fence-unsynced", cfg!(feature = "canary-fence-unsynced")),
     ("canary-ignore-error", cfg!(feature = "canary-ignore-error")),
+    ("canary-lane-skips-head", cfg!(feature = "canary-lane-skips-head")),
     ("canary-miss-on-error", cfg!(feature = "canary-miss-on-error")),
     ("canary-no-dir-fsync", cfg!(feature = "canary-no-dir-fsync")),
     ("canary-no-fence", cfg!(feature = "canary-no-fence")),

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ankusa_drills_check::{Delivery, Digest, Outcome, Request};
+use ankusa_drills_check::{Delivery, Digest, LaneRequest, Outcome, Request};
 use ankusa_drills_replay::oplog::{Kind, encode};
 
 use crate::load::LoadPlan;
@@ -84,6 +84,9 @@ struct Pages {
     /// By the number of the request.
     answers: BTreeMap<u64, Outcome>,
     deliveries: Vec<Delivery>,
+    /// When each request was sent, and when it was answered: counted in what was written here.
+    times: BTreeMap<u64, (u64, Option<u64>)>,
+    now: u64,
     /// How often the sink saw each hook.
     attempts: BTreeMap<String, u32>,
     /// What was settled and is no longer written here.
@@ -121,12 +124,18 @@ impl Journal {
 
     /// A request is about to be sent: until its answer is written down, its outcome is unknown.
     pub fn sending(&self, number: u64) {
-        self.pages().answers.insert(number, Outcome::Unknown);
+        let mut pages = self.pages();
+        pages.now += 1;
+        let now = pages.now;
+        pages.times.insert(number, (now, None));
+        pages.answers.insert(number, Outcome::Unknown);
     }
 
     /// The request was not sent after all: it is in no ledger.
     pub fn not_sent(&self, number: u64) {
-        self.pages().answers.remove(&number);
+        let mut pages = self.pages();
+        pages.times.remove(&number);
+        pages.answers.remove(&number);
     }
 
     /// A client has its answer, or has given up on it.
@@ -160,6 +169,11 @@ impl Journal {
         }
         match event {
             Event::Answered { number, outcome } => {
+                pages.now += 1;
+                let now = pages.now;
+                if let Some((_, answered)) = pages.times.get_mut(number) {
+                    *answered = Some(now);
+                }
                 pages.answers.insert(*number, outcome.clone());
             }
             Event::Seen(delivery) => pages.deliveries.push(delivery.clone()),
@@ -174,6 +188,23 @@ impl Journal {
             .iter()
             .map(|(number, outcome)| plan.request(*number, outcome.clone()))
             .collect()
+    }
+
+    /// Every request so far that is to be delivered in order.
+    #[must_use]
+    pub fn lane_requests(&self, plan: &LoadPlan) -> Vec<LaneRequest> {
+        let pages = self.pages();
+        let in_order = |(number, outcome): (&u64, &Outcome)| {
+            let (sent_at, answered_at) = *pages.times.get(number)?;
+            let is_acked = matches!(outcome, Outcome::Acked { .. });
+            Some(LaneRequest {
+                body: Digest::of(&plan.body(*number)),
+                lane: plan.ordered_lane(*number)?,
+                sent_at,
+                acked_at: answered_at.filter(|_| is_acked),
+            })
+        };
+        pages.answers.iter().filter_map(in_order).collect()
     }
 
     /// Every request so far, by its number, with how it ended.
@@ -225,6 +256,7 @@ impl Journal {
         pages.settled.acked += count_of(&ids);
         pages.settled.deliveries += count_of(&std::mem::take(&mut pages.deliveries));
         pages.attempts.clear();
+        pages.times.clear();
         ids
     }
 
@@ -306,6 +338,28 @@ mod tests {
         }
         assert_eq!(Event::from_mark(b"acked x y"), None);
         assert_eq!(Event::from_mark(b"\xff"), None);
+    }
+
+    #[test]
+    fn what_is_to_be_in_order_says_when_it_was_sent_and_acked() {
+        let (journal, plan) = (Journal::new(), LoadPlan { seed: 1 });
+        let ordered: Vec<u64> =
+            (0..).filter(|number| plan.ordered_lane(*number).is_some()).take(3).collect();
+        let [acked, refused, unknown] = ordered.as_slice() else { panic!("{ordered:?}") };
+        let outside = (0..).find(|number| plan.ordered_lane(*number).is_none()).unwrap();
+        ordered.iter().chain([&outside]).for_each(|number| journal.sending(*number));
+        journal.answered(*refused, Outcome::Refused);
+        journal.answered(*acked, Outcome::Acked { id: "a".to_owned() });
+        let times: Vec<_> = journal
+            .lane_requests(&plan)
+            .into_iter()
+            .map(|request| (request.sent_at, request.acked_at))
+            .collect();
+        assert_eq!(times, [(1, Some(6)), (2, None), (3, None)]);
+        journal.not_sent(*unknown);
+        assert_eq!(journal.lane_requests(&plan).len(), 2);
+        journal.settle();
+        assert_eq!(journal.lane_requests(&plan), []);
     }
 
     #[test]

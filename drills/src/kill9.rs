@@ -2,7 +2,8 @@
 //!
 //! After every kill the store is read from its files and judged as it was left: whatever was acked is delivered or there,
 //! counters are counts, rows fit. At the end the node is given the time to deliver what it owes, and is judged again:
-//! every 201 was delivered with its exact bytes, no refused hook ever was.
+//! every 201 was delivered with its exact bytes, no refused hook ever was. One source is delivered in order, by the lane
+//! its clients name: that order is judged each time, too.
 //!
 //! Every [`DRAIN_EVERY`] kills the node is given that time as well. What was acked, delivered and reclaimed by then is
 //! settled: it leaves the evidence, so the two hundredth kill costs no more to judge than the tenth. Nothing is forgiven:
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ankusa_drills_check::store::{PlaceKind, Store};
-use ankusa_drills_check::{Dump, Evidence, Moment, SeqHistory, judge};
+use ankusa_drills_check::{Dump, Evidence, Moment, SeqHistory, judge, judge_lanes};
 use ankusa_drills_replay::Rng;
 use tokio::time::sleep;
 
@@ -74,7 +75,8 @@ impl Drill {
         let scratch = Scratch::on_disk()?;
         let journal = Arc::new(Journal::new());
         let worker = Worker::start(options.seed, Arc::clone(&journal)).await?;
-        let setup = NodeSetup::new(scratch.path(), &scratch.subdirectory("data")?, &worker.url())?;
+        let setup =
+            NodeSetup::with_lanes(scratch.path(), &scratch.subdirectory("data")?, &worker.url())?;
         let mut drill = Self {
             plan: LoadPlan { seed: options.seed },
             journal,
@@ -190,7 +192,9 @@ impl Drill {
             history: &self.history,
             moment,
         };
-        if let Some(broken) = Broken::by(judge(&evidence)) {
+        let mut violations = judge(&evidence);
+        violations.extend(judge_lanes(&self.journal.lane_requests(&self.plan), &deliveries));
+        if let Some(broken) = Broken::by(violations) {
             self.report.violated(place, &broken);
         }
         self.slowest_judgement = self.slowest_judgement.max(began.elapsed());

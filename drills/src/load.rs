@@ -25,6 +25,15 @@ pub const SOURCES: [SourcePlan; 3] = [
     SourcePlan { id: "gamma", tenant: "default" },
 ];
 
+/// The source whose hooks are delivered in order, where a node is set up so.
+pub const ORDERED_SOURCE: &str = "beta";
+
+/// The header whose value its hooks are in order by.
+pub const LANE_HEADER: &str = "x-drill-lane";
+
+/// Values of it.
+const LANES: u64 = 8;
+
 /// The secret every source verifies with, the way GitHub signs.
 pub const SECRET: &str = "a secret known to every client of a drill";
 
@@ -64,6 +73,22 @@ impl LoadPlan {
             1 => beta,
             _ => gamma,
         }
+    }
+
+    /// What request `number` says to be in order by.
+    #[must_use]
+    pub fn lane(&self, number: u64) -> u64 {
+        let mut rng = self.rng(number);
+        rng.draw();
+        rng.draw();
+        rng.below(LANES)
+    }
+
+    /// The lane of a request that is to be delivered in order.
+    #[must_use]
+    pub fn ordered_lane(&self, number: u64) -> Option<String> {
+        let source = self.source(number).id;
+        (source == ORDERED_SOURCE).then(|| format!("{source} {}", self.lane(number)))
     }
 
     /// The body of request `number`: its number, then bytes of every value, up to 2 KiB or, for one in 64, 16 KiB. Some
@@ -192,8 +217,11 @@ impl Client {
         let body = self.plan.body(number);
         let path = format!("{PREFIX}/{}", self.plan.source(number).id);
         let signature = sign(&body);
-        let headers =
-            [("x-github-delivery", format!("{number}")), ("x-hub-signature-256", signature)];
+        let headers = [
+            ("x-github-delivery", format!("{number}")),
+            ("x-hub-signature-256", signature),
+            (LANE_HEADER, self.plan.lane(number).to_string()),
+        ];
         let headers: Vec<(&str, &str)> =
             headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         connection.send(Method::POST, &path, &headers, Bytes::from(body), PATIENCE).await

@@ -68,10 +68,31 @@ impl NodeSetup {
     /// # Errors
     /// When there is no free port, or the configuration cannot be written.
     pub fn new(directory: &Path, data_dir: &Path, sink_url: &str) -> Result<Self, CannotInject> {
+        Self::write(directory, data_dir, sink_url, false)
+    }
+
+    /// The same, but one source of the load is delivered in order.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_lanes(
+        directory: &Path,
+        data_dir: &Path,
+        sink_url: &str,
+    ) -> Result<Self, CannotInject> {
+        Self::write(directory, data_dir, sink_url, true)
+    }
+
+    fn write(
+        directory: &Path,
+        data_dir: &Path,
+        sink_url: &str,
+        lanes: bool,
+    ) -> Result<Self, CannotInject> {
         let [http_port, admin_port] = free_ports()?;
         let config = directory.join("ankusa.yml");
         // JSON is YAML.
-        let text = configuration(data_dir, http_port, admin_port, sink_url).to_string();
+        let text = configuration(data_dir, http_port, admin_port, sink_url, lanes).to_string();
         std::fs::write(&config, text).or_cannot("write the node's configuration")?;
         Ok(Self {
             data_dir: data_dir.to_owned(),
@@ -365,7 +386,12 @@ fn is_drained(status: &Value) -> Result<bool, CannotInject> {
         let value = status.get("queue").and_then(|queue| queue.get(name)).and_then(Value::as_i64);
         value.ok_or_else(|| CannotInject(format!("read the node's status: it has no queue.{name}")))
     };
-    Ok(counter("pending")? == 0 && counter("scheduled")? == 0 && counter("inflight")? == 0)
+    for waits in ["pending", "scheduled", "inflight", "lane_members"] {
+        if counter(waits)? != 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -376,9 +402,12 @@ mod tests {
 
     #[test]
     fn a_queue_is_drained_when_nothing_waits_in_any_way() {
-        let status = |pending, scheduled, inflight| json!({"queue": {"pending": pending, "scheduled": scheduled, "inflight": inflight, "dead": 3}});
-        assert!(is_drained(&status(0, 0, 0)).is_ok_and(|drained| drained));
-        for waiting in [status(1, 0, 0), status(0, 1, 0), status(0, 0, 1)] {
+        let status = |[pending, scheduled, inflight, lane_members]: [u8; 4]| {
+            json!({"queue": {"pending": pending, "scheduled": scheduled, "inflight": inflight,
+                "lane_members": lane_members, "dead": 3}})
+        };
+        assert!(is_drained(&status([0; 4])).is_ok_and(|drained| drained));
+        for waiting in [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]].map(status) {
             assert!(is_drained(&waiting).is_ok_and(|drained| !drained), "{waiting}");
         }
         assert!(

@@ -17,6 +17,7 @@ const SHOWN: &[&str] = &[
     "max_response_bytes",
     "method",
     "on_verify_failure",
+    "ordered",
     "parse",
     "secret_decode",
     "sig_key",

@@ -31,6 +31,8 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// An IPv4 or IPv6 literal.
     Ip,
+    /// A flag, or a mapping that says what hooks are ordered by.
+    Ordered,
 }
 
 /// A day: no wait of a node is longer, and no sum of two overflows anything.
@@ -167,6 +169,7 @@ pub const KEYS: &[(&str, Kind)] = &[
     ("sources.*.sinks[].secret", Kind::Secrets),
     ("sources.*.sinks[].allow_unsigned", Kind::Flag),
     ("sources.*.sinks[].max_response_bytes", Kind::Whole { min: 0, max: MAX_RESPONSE_BYTES as u64 }),
+    ("sources.*.sinks[].ordered", Kind::Ordered),
 ];
 
 /// Keys and sections the documented system has and this release has not.
@@ -188,7 +191,6 @@ const LATER_KEYS: &[&str] = &[
     "source_store",
     "sources.*.dedupe",
     "sources.*.retry",
-    "sources.*.sinks[].ordered",
     "storage",
     "wal.publish_timeout_ms",
 ];

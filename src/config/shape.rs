@@ -1,5 +1,6 @@
 //! Holds a tree of values against the schema: unknown keys, wrong types, numbers out of bounds.
 
+use ankusa_actors::model::ordering;
 use figment::Figment;
 use figment::value::{Dict, Num, Value};
 
@@ -91,6 +92,17 @@ impl Shaper<'_> {
                 Some(Ok(_)) => Some(value),
                 _ => self.must(key, "an IPv4 or IPv6 literal", &value, false),
             },
+            Kind::Ordered => self.ordered(value, key),
+        }
+    }
+
+    fn ordered(&mut self, value: Value, key: &str) -> Option<Value> {
+        match (value.to_bool(), value.as_str(), &value) {
+            (Some(_), _, _) => Some(value),
+            (None, Some("true"), _) => Some(Value::from(true)),
+            (None, Some("false"), _) => Some(Value::from(false)),
+            (None, _, Value::Dict(_, spec)) if is_ordered_by(spec) => Some(value),
+            (None, _, _) => self.must(key, ordering::EXPECTED, &value, false),
         }
     }
 
@@ -173,6 +185,18 @@ impl Shaper<'_> {
         (metadata.name != super::FILE && metadata.name != super::DEFAULTS)
             .then(|| metadata.name.to_string())
     }
+}
+
+/// `{by: source}`, `{by: {header: NAME}}` or `{by: {json: POINTER}}`.
+fn is_ordered_by(spec: &Dict) -> bool {
+    let is_key = |(name, value): (&String, &Value)| {
+        matches!(name.as_str(), "header" | "json") && value.as_str().is_some()
+    };
+    let is_by = |by: &Value| match by.as_dict() {
+        Some(key) => key.len() == 1 && key.iter().all(is_key),
+        None => by.as_str() == Some("source"),
+    };
+    spec.len() == 1 && spec.get("by").is_some_and(is_by)
 }
 
 fn join(pattern: &str, name: &str) -> String {

@@ -156,6 +156,9 @@ impl GaugesState {
             scheduled: counter(Field::Scheduled)?,
             inflight: counter(Field::Inflight)?,
             dead: counter(Field::Dead)?,
+            lanes: counter(Field::Lanes)?,
+            lanes_blocked: counter(Field::LanesBlocked)?,
+            lane_members: counter(Field::LaneMembers)?,
             archive_pending: counter(Field::ArchivePending)?,
             oldest_due_age_ms: oldest.map_or(0, |at| self.args.clock.now_ms().saturating_sub(at)),
         })

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ankusa_actors::admin::AdminError;
-use ankusa_actors::dispatch::PurgeState;
+use ankusa_actors::dispatch::Purgeable;
 use ankusa_actors::dispatch::dlq::DeadFilter;
 use ankusa_actors::model::ids::{Seq, is_name};
 use ankusa_actors::model::reason::ReasonClass;
@@ -57,16 +57,18 @@ pub(super) fn scope_of(path: &str) -> Option<&'static str> {
     }
 }
 
-fn refused(error: InvalidFilter) -> Response {
-    error.into()
+/// A part of the path that can be no tenant's name.
+struct InvalidTenant;
+
+impl From<InvalidTenant> for Response {
+    fn from(_: InvalidTenant) -> Self {
+        refuse(StatusCode::BAD_REQUEST, &json!({"error": "invalid_tenant"}))
+    }
 }
 
 /// A tenant's name as it is in a path.
-fn tenant(name: String) -> Result<String, Response> {
-    if is_name(&name) {
-        return Ok(name);
-    }
-    Err(refuse(StatusCode::BAD_REQUEST, &json!({"error": "invalid_tenant"})))
+fn tenant(name: String) -> Result<String, InvalidTenant> {
+    if is_name(&name) { Ok(name) } else { Err(InvalidTenant) }
 }
 
 fn name(text: &str) -> Option<String> {
@@ -75,7 +77,7 @@ fn name(text: &str) -> Option<String> {
 
 async fn dlq(State(api): State<Api>, RawQuery(query): RawQuery) -> Answer {
     let names = ["source_id", "tenant_id", "since", "until", "reason", "limit", "cursor"];
-    let fields = Fields::read(query.as_deref(), &names).map_err(refused)?;
+    let fields = Fields::read(query.as_deref(), &names)?;
     let read = || {
         let filter = DeadFilter {
             source_id: fields.text("source_id").map(str::to_owned),
@@ -89,26 +91,26 @@ async fn dlq(State(api): State<Api>, RawQuery(query): RawQuery) -> Answer {
         }
         Ok((filter, fields.read_as("cursor")?, fields.limit(LIMIT, MAX_LIMIT)?))
     };
-    let (filter, after, limit) = read().map_err(refused)?;
+    let (filter, after, limit) = read()?;
     Ok(Json(api.admin.dlq(&filter, after, limit).await.map_err(failed)?))
 }
 
 async fn hooks(State(api): State<Api>, RawQuery(query): RawQuery) -> Answer {
-    let fields = Fields::read(query.as_deref(), &["after", "limit"]).map_err(refused)?;
-    let after = Seq(fields.read_as("after").map_err(refused)?.unwrap_or(0));
-    let limit = fields.limit(LIMIT, MAX_LIMIT).map_err(refused)?;
+    let fields = Fields::read(query.as_deref(), &["after", "limit"])?;
+    let after = Seq(fields.read_as("after")?.unwrap_or(0));
+    let limit = fields.limit(LIMIT, MAX_LIMIT)?;
     Ok(Json(api.admin.hooks(after, limit).await.map_err(failed)?))
 }
 
 async fn queue(State(api): State<Api>, RawQuery(query): RawQuery) -> Answer {
-    Fields::read(query.as_deref(), &[]).map_err(refused)?;
+    Fields::read(query.as_deref(), &[])?;
     Ok(Json(api.admin.queue().await.map_err(failed)?))
 }
 
 async fn tenants(State(api): State<Api>, RawQuery(query): RawQuery) -> Answer {
-    let fields = Fields::read(query.as_deref(), &["limit", "cursor"]).map_err(refused)?;
-    let after = fields.read_as("cursor").map_err(refused)?;
-    let limit = fields.limit(LIMIT, MAX_LIMIT).map_err(refused)?;
+    let fields = Fields::read(query.as_deref(), &["limit", "cursor"])?;
+    let after = fields.read_as("cursor")?;
+    let limit = fields.limit(LIMIT, MAX_LIMIT)?;
     Ok(Json(api.admin.tenants(after, limit).await.map_err(failed)?))
 }
 
@@ -117,13 +119,13 @@ async fn tenant_queue(
     Path(of): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Answer {
-    Fields::read(query.as_deref(), &[]).map_err(refused)?;
+    Fields::read(query.as_deref(), &[])?;
     Ok(Json(api.admin.tenant_queue(&tenant(of)?).await.map_err(failed)?))
 }
 
 /// `pending,dead`: which rows are to go is always said.
-fn states(text: &str) -> Option<BTreeSet<PurgeState>> {
-    text.split(',').map(PurgeState::parse).collect()
+fn states(text: &str) -> Option<BTreeSet<Purgeable>> {
+    text.split(',').map(Purgeable::parse).collect()
 }
 
 async fn purge(
@@ -132,15 +134,15 @@ async fn purge(
     RawQuery(query): RawQuery,
 ) -> Answer {
     let tenant = tenant(of)?;
-    let fields = Fields::read(query.as_deref(), &["state", "cursor"]).map_err(refused)?;
-    let wanted = fields.parsed("state", states).map_err(refused)?.unwrap_or_default();
-    let cursor = fields.read_as("cursor").map_err(refused)?;
+    let fields = Fields::read(query.as_deref(), &["state", "cursor"])?;
+    let wanted = fields.parsed("state", states)?.unwrap_or_default();
+    let cursor = fields.read_as("cursor")?;
     Ok(Json(api.admin.purge(&tenant, &wanted, cursor).await.map_err(failed)?))
 }
 
 async fn recount(State(control): State<Control>, RawQuery(query): RawQuery) -> Answer {
-    let fields = Fields::read(query.as_deref(), &["repair"]).map_err(refused)?;
-    let repair = fields.read_as("repair").map_err(refused)?.unwrap_or(false);
+    let fields = Fields::read(query.as_deref(), &["repair"])?;
+    let repair = fields.read_as("repair")?.unwrap_or(false);
     let counted: Result<Value, AdminError> = control.api.admin.recount(repair).await;
     Ok(Json(counted.map_err(failed)?))
 }
@@ -160,7 +162,7 @@ mod tests {
 
     #[test]
     fn states_are_named_one_by_one() {
-        let all = PurgeState::ALL.into_iter().collect();
+        let all = Purgeable::ALL.into_iter().collect();
         assert_eq!(states("dead,pending,inflight"), Some(all));
         for none in ["", "all", "dead,", "dead, pending", "Dead"] {
             assert_eq!(states(none), None, "{none:?}");

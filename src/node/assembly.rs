@@ -10,7 +10,7 @@ use ankusa_actors::model::source::SourceSpec;
 use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::node::{Handles, Node, NodeSettings, Ports, Roles};
 use ankusa_actors::ports::Clock;
-use ankusa_actors::sources::{Source, Sources};
+use ankusa_actors::sources::{LaneRules, Source, Sources};
 use ankusa_actors::supervision::{ChildSpec, Shutdown, Slot};
 use ankusa_actors::tree::{Front, MakeFront};
 use tokio::sync::watch;
@@ -138,6 +138,7 @@ fn source(id: &str, spec: &SourceSpec, outbound: &Outbound) -> Result<Source, Bo
         on_verify_failure: spec.on_verify_failure,
         modules: Source::modules_of(&sinks),
         sinks,
+        lanes: LaneRules::new(spec.sinks.iter().map(|sink| sink.ordered().cloned())),
         forward: ForwardPolicy::new(spec.forward_headers.as_deref()),
         trust_url_tenant: spec.trust_url_tenant,
     })

@@ -201,7 +201,7 @@ fn refuse_if_open_elsewhere(path: &Path) -> Result<(), Refusal> {
     match rustix::fs::fcntl_lock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => {
-            Err((FailureClass::Busy, "another process has it open".to_owned()))
+            Err((FailureClass::Busy, "another process has it open: it holds LOCK".to_owned()))
         }
         // A file system without locks: RocksDB will say so.
         Err(_) => Ok(()),

@@ -23,6 +23,9 @@ pub use self::outbound::Outbound;
 ///
 /// The key of the spec that stands in the way, below the sink.
 pub fn build(spec: &SinkSpec, outbound: &Outbound) -> Result<Arc<dyn Sink>, SinkSpecError> {
+    if let Some(by) = spec.ordered() {
+        by.check()?;
+    }
     match spec {
         SinkSpec::Log(_) => Ok(Arc::new(LogSink)),
         SinkSpec::Http(spec) => Ok(Arc::new(HttpSink::new(spec, outbound)?)),

@@ -132,7 +132,8 @@ fn limits(to: &mut Registrar, config: &Config) {
             | Kind::Secret
             | Kind::Secrets
             | Kind::Word(_)
-            | Kind::Ip => false,
+            | Kind::Ip
+            | Kind::Ordered => false,
         };
         let value = json.pointer(&format!("/{}", key.replace('.', "/")));
         if let (true, Some(limit)) = (is_limit, value.and_then(serde_json::Value::as_u64)) {

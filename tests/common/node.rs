@@ -122,6 +122,11 @@ impl TestNode {
         merge(&mut self.config, config);
     }
 
+    /// The next start knows this source no more.
+    pub fn forget_source(&mut self, id: &str) {
+        self.config["sources"].as_object_mut().expect("it has sources").remove(id);
+    }
+
     /// The binary, in an environment of its own.
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ankusa"));
@@ -191,10 +196,12 @@ impl TestNode {
         until("the node has ended", async || child.try_wait().unwrap()).await
     }
 
-    /// SIGTERM, and waits for its end. Answers its exit code.
+    /// SIGTERM, and waits for its end. What it leaves on the disk must be sound. Answers its exit code.
     pub async fn stop(&mut self) -> Option<i32> {
         self.signal(Signal::TERM);
-        self.exit().await.code()
+        let code = self.exit().await.code();
+        self.assert_left_sound().await;
+        code
     }
 
     /// A connection to the ingest port.

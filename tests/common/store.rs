@@ -1,12 +1,16 @@
 //! What the store holds, from a dump.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::delivery::{DeliveryRow, RowState};
 use ankusa_actors::model::envelope::Envelope;
 use ankusa_actors::model::invariants::{self, Dump};
 use ankusa_actors::model::keys::{DeliveryKey, HookKey, is_sentinel};
+use ankusa_actors::ports::{Direction, Engine, Scan};
+use ankusa_node::rocks::{RocksEngine, RocksOptions};
 use serde_json::Value;
 
 use super::{TestNode, until};
@@ -77,6 +81,41 @@ impl TestNode {
         .await;
         let rows = last.iter().map(|(cf, key, value)| (*cf, key, value));
         assert_eq!(invariants::check(&Dump::from_rows(rows)), []);
+    }
+
+    /// The store of a node that is not running is sound. A copy of it is read, so that it stays as it was left.
+    pub async fn assert_left_sound(&self) {
+        let copy = tempfile::tempdir().unwrap();
+        let path = copy.path().join("default/store");
+        copy_files(&self.path("data/default/store"), &path);
+        let engine = RocksEngine::new(path, RocksOptions::default());
+        let kv = engine.open().await.unwrap();
+        let mut rows = Vec::new();
+        for cf in Cf::ALL {
+            let scan = Scan {
+                cf,
+                range: Vec::new()..vec![0xff; 64],
+                direction: Direction::Forward,
+                max_rows: usize::MAX,
+                max_bytes: usize::MAX,
+            };
+            let page = kv.scan(scan).await.unwrap();
+            rows.extend(page.pairs.into_iter().map(|(key, value)| (cf, key, value)));
+        }
+        engine.close(kv).await;
+        assert_eq!(invariants::check(&Dump::from_rows(rows)), []);
+    }
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            copy_files(&from, &to);
+        } else {
+            fs::copy(from, to).unwrap();
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::{Admin, AdminError};
-use crate::dispatch::{PurgeCursor, PurgeError, PurgeState, PurgeStep, Purged};
+use crate::dispatch::{PurgeCursor, PurgeError, PurgeStep, Purgeable, Purged};
 
 /// Rows after which a call answers, so that none takes long: whoever asks goes on with the cursor.
 const CALL_ROWS: u64 = 10_000;
@@ -25,15 +25,15 @@ impl From<PurgeError> for AdminError {
 impl Admin {
     /// Removes rows of a tenant that are in one of `states`, some chunks at a time: `next_cursor` says where the next
     /// call goes on, and is null once none of those is left that were there when the purge began. Without a cursor it
-    /// begins again, which is always right. What was removed is gone for good, unless a power cut comes at once.
+    /// begins again, which is always right. What an answer says was removed is gone for good: it waits for an fsync.
     ///
     /// # Errors
     /// `tenant_not_found`, `role_not_enabled`; `invalid_filter` for a cursor of a purge of other states; and where
-    /// `dispatch_unavailable` or the store comes in between, what was removed until then is gone.
+    /// `dispatch_unavailable` or the store comes in between, what was removed until then is gone, or will be.
     pub async fn purge(
         &self,
         tenant_id: &str,
-        states: &BTreeSet<PurgeState>,
+        states: &BTreeSet<Purgeable>,
         cursor: Option<PurgeCursor>,
     ) -> Result<Value, AdminError> {
         self.must_dispatch()?;
@@ -53,6 +53,9 @@ impl Admin {
             if step.cursor.is_none() || purged.total() >= CALL_ROWS {
                 break;
             }
+        }
+        if purged.total() > 0 {
+            self.handles.store.sync().await?;
         }
         let of_each: Map<String, Value> = states
             .iter()

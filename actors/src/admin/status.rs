@@ -10,7 +10,7 @@ use crate::ports::StoreCut;
 use crate::store::{RECOUNT_ROWS_MAX, Recount};
 
 /// The counters a person reads first.
-const SHOWN: [Field; 7] = [
+const SHOWN: [Field; 10] = [
     Field::Pending,
     Field::Scheduled,
     Field::Inflight,
@@ -18,6 +18,9 @@ const SHOWN: [Field; 7] = [
     Field::Bytes,
     Field::ArchivePending,
     Field::DeadBytes,
+    Field::Lanes,
+    Field::LanesBlocked,
+    Field::LaneMembers,
 ];
 
 impl Admin {

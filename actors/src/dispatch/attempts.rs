@@ -23,7 +23,7 @@ use super::targets::Target;
 use crate::model::delivery::DeliveryRow;
 use crate::model::envelope::Envelope;
 use crate::model::forward;
-use crate::model::keys::ClaimedKey;
+use crate::model::keys::{ClaimedKey, LaneKey};
 use crate::model::ops::Claimed;
 use crate::ports::{Clock, Delivery, DeliveryResult, Event, Events, Outcome};
 
@@ -33,6 +33,8 @@ const STALLED_AFTER: Duration = Duration::from_secs(1);
 /// A claimed row, ready to be attempted.
 pub(super) struct Job {
     pub(super) claimed: Claimed,
+    /// Whose head it is, if it is one.
+    pub(super) lane: Option<LaneKey>,
     /// Of its claim: [`super::held::Held::insert`].
     pub(super) ticket: u64,
     pub(super) row: DeliveryRow,
@@ -112,6 +114,8 @@ pub(super) struct AttemptsArgs {
 struct Inner {
     queues: Queues<usize, Job>,
     done: Vec<Done>,
+    /// A lane waits for one of them.
+    urgent: bool,
     /// More is due than fits: finish a batch early when nothing is left to run.
     hungry: bool,
     /// Nothing new is begun.
@@ -135,7 +139,8 @@ pub(super) struct Attempts {
 impl Attempts {
     pub(super) fn new(args: AttemptsArgs) -> Self {
         let AttemptsArgs { queues, attempt_timeout, clock, events, owner } = args;
-        let inner = Inner { queues, done: Vec::new(), hungry: false, stopping: false };
+        let inner =
+            Inner { queues, done: Vec::new(), urgent: false, hungry: false, stopping: false };
         let inner = Mutex::new(inner);
         let shared = Arc::new(Shared { inner, attempt_timeout, clock, events, owner });
         Self { shared, tasks: JoinSet::new() }
@@ -173,12 +178,19 @@ impl Attempts {
 
     /// Everything that has ended since the last call.
     pub(super) fn take(&self) -> Vec<Done> {
-        std::mem::take(&mut self.shared.inner().done)
+        let mut inner = self.shared.inner();
+        inner.urgent = false;
+        std::mem::take(&mut inner.done)
     }
 
     /// Ended and not taken yet.
     pub(super) fn done(&self) -> usize {
         self.shared.inner().done.len()
+    }
+
+    /// Whether a lane waits for what has ended: it is not to wait for others to share a batch.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.shared.inner().urgent
     }
 
     /// Whether more is due than there was room for.
@@ -250,6 +262,8 @@ impl Shared {
         let target = Arc::clone(&job.target);
         let mut inner = self.inner();
         let before = inner.done.len();
+        let hurries = job.lane.is_some() && !inner.urgent;
+        inner.urgent |= hurries;
         let parked = inner.queues.end(&target.key, place, end.answer(), now);
         let opened_until = parked.as_ref().map(|parked| parked.until);
         inner.done.push(Done { job, end, at_ms });
@@ -257,7 +271,7 @@ impl Shared {
             self.park(&mut inner, parked);
         }
         let filled = before < BATCH && inner.done.len() >= BATCH;
-        let wake = before == 0 || filled || inner.is_starving();
+        let wake = before == 0 || filled || hurries || inner.is_starving();
         drop(inner);
         if let Some(until) = opened_until {
             let (source, sink) = (&target.source.id, target.sink.kind());

@@ -36,6 +36,11 @@ pub(super) async fn before_send(
     writing.apply(ops.finish()).await
 }
 
+/// Whether a lane hands on to its next member although its head is not done.
+pub(super) const fn skips_heads() -> bool {
+    cfg!(feature = "canary-lane-skips-head")
+}
+
 /// What was read; or, broken, that `count` hooks are not there when they cannot be read.
 pub(super) fn misses(
     read: Result<Vec<Option<Vec<u8>>>, KvError>,

@@ -11,7 +11,7 @@ use super::due::{Due, Share, TenantScan, Until};
 use super::held::{Amount, Held};
 use super::load::{Claimable, Claiming, load};
 use super::markers::{Markers, Seen, first_due};
-use super::outcomes::{DeadLetter, Rules};
+use super::outcomes::{DeadLetter, Rules, Settled};
 use super::page::{Page, Weighted, window};
 use super::targets::Targets;
 use super::weights::Weights;
@@ -54,6 +54,8 @@ pub(super) struct ClaimContext<'a> {
 pub(super) struct ClaimReport {
     pub(super) claimed: usize,
     pub(super) dead: Vec<DeadLetter>,
+    /// Heads of lanes that ended at once.
+    pub(super) settled: Vec<Settled>,
     pub(super) cleared: Vec<ClearedKey>,
     /// Rows are due that it left, for want of room or because they had to share.
     pub(super) left: bool,
@@ -100,6 +102,11 @@ impl Claims {
     pub(super) fn put(&mut self, tenant: TenantOrd, due_ms: u64) {
         self.markers.put(due_ms);
         self.lower_floor(tenant, due_ms);
+    }
+
+    /// Of a tenant, by now.
+    pub(super) fn weight(&self, tenant: TenantOrd) -> u32 {
+        self.weights.of(tenant)
     }
 
     /// Claims one page.
@@ -304,5 +311,25 @@ async fn claim_rows(
     report.claimed = count;
     report.dead.append(&mut claimable.dead);
     report.cleared.append(&mut claimable.cleared);
+    for settled in &claimable.settled {
+        held.insert(&settled.claimed);
+    }
+    report.settled.append(&mut claimable.settled);
     Ok(claimable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_that_was_written_below_a_tenants_floor_lowers_it_and_nobody_elses() {
+        let (acme, blue) = (TenantOrd(1), TenantOrd(2));
+        let mut claims = Claims::new(&DispatchConfig::default());
+        claims.floors = BTreeMap::from([(acme, 9_000), (blue, 9_000)]);
+        claims.put(acme, 12_000);
+        assert_eq!(claims.floors, BTreeMap::from([(acme, 9_000), (blue, 9_000)]));
+        claims.put(acme, 7_000);
+        assert_eq!(claims.floors, BTreeMap::from([(acme, 7_000), (blue, 9_000)]));
+    }
 }

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use super::canary;
 use super::held::Held;
-use super::outcomes::{BATCH, Change, Settled};
+use super::lanes::{HandedOver, Handover, Lanes};
+use super::outcomes::{BATCH, Settled};
 use super::reclaim::{Cleared, Owed};
 use super::writing::Writing;
 use crate::model::cf::Cf;
@@ -61,6 +62,11 @@ impl Outcomes {
         self.settled.len()
     }
 
+    /// Whether a lane waits for one of them.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.settled.iter().any(|settled| settled.lane.is_some())
+    }
+
     /// Whether to write now, with `done` more outcomes at hand. From the first on there is a deadline.
     pub(super) fn is_due(&mut self, done: usize, now: Instant) -> bool {
         if self.settled.is_empty() && self.cleared.is_empty() && done == 0 {
@@ -68,14 +74,14 @@ impl Outcomes {
             return false;
         }
         let deadline = *self.deadline.get_or_insert(now + MAX_WAIT);
-        now >= deadline || self.settled.len() + done >= BATCH
+        now >= deadline || self.settled.len() + done >= BATCH || self.is_urgent()
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Writes one batch. Answers what was written.
+    /// Writes one batch, and with each head of a lane that ends in it the next. Answers what was written, and who is next.
     ///
     /// # Errors
     /// Nothing is forgotten: it is to be written again once the store has shown whether it was.
@@ -83,18 +89,22 @@ impl Outcomes {
         &mut self,
         writing: &mut Writing,
         held: &mut Held,
-    ) -> Result<Vec<Settled>, KvError> {
+        lanes: &mut Lanes,
+        handover: &Handover<'_>,
+    ) -> Result<(Vec<Settled>, HandedOver), KvError> {
         let count = self.settled.len().min(BATCH);
         let mut ops = Ops::with_capacity(count * 6 + 16, count * 256 + 1_024);
         let (mut going, mut new) = (BTreeSet::<DeliveryKey>::new(), Cleared::new());
         for settled in self.settled.iter().take(count).filter(|_| !canary::deletes_before_send()) {
-            settled.write(&mut ops);
-            if settled.change == Change::Delivered {
-                let marker = ops.delivered(&settled.claimed);
+            if let Some(marker) = settled.write(&mut ops) {
                 going.insert(settled.claimed.row());
                 new.entry(marker.seq).or_default().insert(marker);
             }
         }
+        let ending = self.settled.iter().take(count);
+        let ending = ending.filter(|settled| settled.lane.is_some() && settled.ends_the_row());
+        let ending: Vec<&Settled> = ending.collect();
+        let mut next = lanes.hand_over(writing.store(), &ending, held, handover, &mut ops).await?;
         let seqs: BTreeSet<Seq> = new.keys().chain(self.cleared.keys()).copied().collect();
         if !seqs.is_empty() {
             let owed = Owed::look(writing.store(), &seqs).await?;
@@ -105,7 +115,8 @@ impl Outcomes {
         self.deadline = (!self.cleared.is_empty()).then(|| Instant::now() + MAX_WAIT);
         let written: Vec<Settled> = self.settled.drain(..count).collect();
         written.iter().for_each(|settled| held.remove(&settled.claimed));
-        Ok(written)
+        next.jobs.iter_mut().for_each(|job| job.ticket = held.insert(&job.claimed));
+        Ok((written, next))
     }
 
     /// Forgets what a batch that was said to have failed has written after all: its rows are claimed no more. Answers
@@ -126,9 +137,10 @@ impl Outcomes {
             }
         }
         self.settled = left;
-        for Settled { claimed, change } in &written {
+        for settled in &written {
+            let claimed = &settled.claimed;
             held.remove(claimed);
-            if *change == Change::Delivered {
+            if settled.clears() {
                 self.look_at([ClearedKey::delivery(claimed.seq, claimed.sink)]);
             }
         }

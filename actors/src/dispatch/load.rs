@@ -8,13 +8,14 @@ use bytes::Bytes;
 use super::attempts::{Attempts, Job};
 use super::canary;
 use super::due::Due;
-use super::outcomes::{Change, DeadLetter, Rules, cut};
+use super::lane_reads::lane_of_head;
+use super::outcomes::{Change, DeadLetter, Rules, Settled, cut};
 use super::targets::Targets;
 use crate::model::cf::Cf;
 use crate::model::delivery::{DeliveryRow, DeliveryRowError, RowState};
 use crate::model::envelope::{Envelope, EnvelopeError};
 use crate::model::ids::Seq;
-use crate::model::keys::{ClearedKey, HookKey};
+use crate::model::keys::{ClaimedKey, ClearedKey, HookKey, LaneKey};
 use crate::model::ops::{Claimed, Ops};
 use crate::ports::KvError;
 use crate::store::StoreHandle;
@@ -25,9 +26,43 @@ const NO_SINK: &str = "none";
 /// A due key with what it stands for.
 pub(super) struct Loaded {
     due: Due,
-    row: Option<Vec<u8>>,
+    row: StoredRow,
+    /// Whose head it is, if it is one.
+    lane: Option<LaneKey>,
     /// Shared by the rows of one hook.
     hook: Option<Result<Arc<Envelope>, EnvelopeError>>,
+}
+
+/// A delivery row as it was found.
+enum StoredRow {
+    Missing,
+    Read(DeliveryRow),
+    Unreadable(Vec<u8>, DeliveryRowError),
+}
+
+impl StoredRow {
+    fn of(row: Option<Vec<u8>>) -> Self {
+        let Some(row) = row else { return Self::Missing };
+        match DeliveryRow::decode(&row) {
+            Ok(read) => Self::Read(read),
+            Err(error) => Self::Unreadable(row, error),
+        }
+    }
+
+    /// The lane of a row that is due as the head of one.
+    async fn lane(&self, store: &StoreHandle, due: &Due) -> Result<Option<LaneKey>, KvError> {
+        let (key, is_head) = (due.key, due.value.kind.is_lane_head());
+        match self {
+            Self::Read(DeliveryRow { lane: Some(lane), .. }) if is_head => {
+                Ok(Some(LaneKey { tenant: key.tenant, lane: *lane }))
+            }
+            Self::Missing | Self::Unreadable(..) | Self::Read(_) if is_head => {
+                let row = ClaimedKey { tenant: key.tenant, seq: key.seq, sink: key.sink };
+                lane_of_head(store, row).await
+            }
+            Self::Missing | Self::Unreadable(..) | Self::Read(_) => Ok(None),
+        }
+    }
 }
 
 /// Reads the rows and the hooks. All of them are synced, so what is missing is missing for good.
@@ -42,12 +77,13 @@ pub(super) async fn load(store: &StoreHandle, dues: Vec<Due>) -> Result<Vec<Load
     for (hook, value) in hooks.values_mut().zip(values) {
         *hook = value.map(|value| Envelope::decode_shared(&Bytes::from(value)).map(Arc::new));
     }
-    let hook = |due: &Due| hooks.get(&due.key.seq).cloned().flatten();
-    Ok(dues
-        .into_iter()
-        .zip(rows?)
-        .map(|(due, row)| Loaded { hook: hook(&due), due, row })
-        .collect())
+    let mut loaded = Vec::with_capacity(dues.len());
+    for (due, row) in dues.into_iter().zip(rows?) {
+        let (row, hook) = (StoredRow::of(row), hooks.get(&due.key.seq).cloned().flatten());
+        let lane = row.lane(store, &due).await?;
+        loaded.push(Loaded { due, row, lane, hook });
+    }
+    Ok(loaded)
 }
 
 /// What a claim comes to, once its batch is written.
@@ -55,6 +91,8 @@ pub(super) async fn load(store: &StoreHandle, dues: Vec<Due>) -> Result<Vec<Load
 pub(super) struct Claimable {
     pub(super) jobs: Vec<Job>,
     pub(super) dead: Vec<DeadLetter>,
+    /// Heads of lanes that cannot be attempted: claimed, and to be written with what follows in their lanes.
+    pub(super) settled: Vec<Settled>,
     /// When rows are due again that were written back at once.
     pub(super) parked_until_ms: Vec<u64>,
     /// Markers of rows whose hook is missing.
@@ -78,48 +116,65 @@ fn is_as_committed(row: &DeliveryRow, due_ms: u64) -> bool {
 
 impl Claiming<'_> {
     pub(super) fn claim(&self, loaded: Loaded, ops: &mut Ops, into: &mut Claimable) {
-        let Loaded { due, row, hook } = loaded;
-        let Some(row) = row else {
+        let Loaded { due, row, lane, hook } = loaded;
+        if matches!(row, StoredRow::Missing) && lane.is_none() {
             ops.drop_due(&due.key, due.value);
             return;
-        };
+        }
         let claimed = ops.claim(&due.key, due.value);
-        let Some(hook) = hook else {
-            into.cleared.push(ops.drop_row(&claimed));
-            return;
-        };
-        let job = match (DeliveryRow::decode(&row), hook) {
-            (Ok(row), Ok(envelope)) => {
+        let job = match (row, hook) {
+            (StoredRow::Missing, _) => Err(Change::NoRow),
+            (_, None) => Err(Change::NoHook),
+            (StoredRow::Read(row), Some(Ok(envelope))) => {
                 if is_as_committed(&row, due.key.at_ms) {
                     into.stamp_ms = into.stamp_ms.max(row.at_ms);
                 }
-                self.bind(claimed, row, envelope)
+                self.bind(claimed, lane, row, envelope).map_err(Change::Dead)
             }
-            (Ok(row), Err(error)) => Err(self.unreadable_hook(row, &error)),
-            (Err(error), hook) => Err(self.unreadable_row(row, hook.ok(), &error)),
+            (StoredRow::Read(row), Some(Err(error))) => {
+                Err(Change::Dead(self.unreadable_hook(row, &error)))
+            }
+            (StoredRow::Unreadable(row, error), Some(hook)) => {
+                Err(Change::Dead(self.unreadable_row(row, hook.ok(), &error)))
+            }
         };
         match job {
             Ok(job) => match self.attempts.parked_until(&job.target) {
                 None => into.jobs.push(job),
                 Some(until_ms) => self.park(job, until_ms, ops, into),
             },
-            Err(dead) => {
-                dead.write(&claimed, ops);
-                into.dead.push(dead);
+            Err(change) if lane.is_some() => into.settled.push(Settled { claimed, lane, change }),
+            Err(change) => {
+                let settled = Settled { claimed, lane, change };
+                into.cleared.extend(settled.write(ops));
+                if let Change::Dead(dead) = settled.change {
+                    into.dead.push(dead);
+                }
             }
         }
+    }
+
+    /// A row that can be attempted right now, as if it were claimed.
+    pub(super) fn ready(&self, loaded: Loaded) -> Option<Job> {
+        let Loaded { due, row, lane, hook } = loaded;
+        let (StoredRow::Read(row), Some(Ok(envelope))) = (row, hook) else { return None };
+        let (key, size) = (due.key, due.value.size);
+        let claimed = Claimed { tenant: key.tenant, seq: key.seq, sink: key.sink, size };
+        let job = self.bind(claimed, lane, row, envelope).ok()?;
+        self.attempts.parked_until(&job.target).is_none().then_some(job)
     }
 
     fn bind(
         &self,
         claimed: Claimed,
+        lane: Option<LaneKey>,
         row: DeliveryRow,
         envelope: Arc<Envelope>,
     ) -> Result<Job, DeadLetter> {
         match self.targets.bind(&envelope.source_id, claimed.sink, row.module.as_deref()) {
             Ok(target) => {
                 let target = Arc::clone(target);
-                Ok(Job { claimed, ticket: 0, row, envelope, target })
+                Ok(Job { claimed, ticket: 0, lane, row, envelope, target })
             }
             Err(reason) => {
                 let (source_id, hook_id) = (envelope.source_id.clone(), envelope.id.to_string());
@@ -129,10 +184,11 @@ impl Claiming<'_> {
     }
 
     fn park(&self, job: Job, until_ms: u64, ops: &mut Ops, into: &mut Claimable) {
-        if let Change::Park { row, at_ms, kind } = self.rules.park(job.row, until_ms) {
-            ops.park(&job.claimed, &row, at_ms, kind);
-            into.parked_until_ms.push(at_ms);
-        }
+        let Job { claimed, lane, row, .. } = job;
+        let change = self.rules.park(row, lane.is_some(), until_ms);
+        let settled = Settled { claimed, lane, change };
+        settled.write(ops);
+        into.parked_until_ms.extend(settled.due_ms());
     }
 
     fn unreadable_hook(&self, row: DeliveryRow, error: &EnvelopeError) -> DeadLetter {

@@ -18,6 +18,8 @@ mod due;
 mod flush;
 mod handle;
 mod held;
+mod lane_reads;
+mod lanes;
 mod load;
 mod markers;
 mod outcomes;
@@ -39,12 +41,12 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 pub use config::{DispatchConfig, RetryConfig, ShareConfig};
 pub use handle::{DispatchHandle, DispatchSnapshot, PurgeError, TenantsInflight};
 pub use purge::{PurgeChunk, PurgeStep, Purged};
-pub use purge_cursor::{NoCursor, PurgeCursor, PurgeState};
+pub use purge_cursor::{NoCursor, PurgeCursor, Purgeable};
 pub use state::DispatchState;
 
 use crate::model::value_version::ValueVersion;
 use crate::ports::{Clock, Entropy, Events, KvError};
-use crate::queue::SyncedMark;
+use crate::queue::{JoinedLanes, SyncedMark};
 use crate::sources::Sources;
 use crate::store::StoreHandle;
 use crate::supervision::{Crash, told_to_crash};
@@ -80,6 +82,8 @@ pub struct DispatchArgs {
     pub store: StoreHandle,
     /// How far rows may be claimed.
     pub mark: SyncedMark,
+    /// Lanes that may have something to promote.
+    pub joined: JoinedLanes,
     pub sources: Arc<Sources>,
     /// How rows are written.
     pub version: ValueVersion,

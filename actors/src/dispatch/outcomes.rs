@@ -4,7 +4,7 @@ use tracing::warn;
 
 use super::attempts::{Done, End, Job};
 use crate::model::delivery::{DeliveryRow, RowState};
-use crate::model::keys::DueKind;
+use crate::model::keys::{ClearedKey, DueKind, LaneKey};
 use crate::model::ops::{Claimed, Ops};
 use crate::model::retry::{Next, RetryPolicy};
 use crate::model::value_version::ValueVersion;
@@ -28,15 +28,19 @@ pub(super) struct Rules {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Settled {
     pub(super) claimed: Claimed,
+    /// Whose head it is, if it is one.
+    pub(super) lane: Option<LaneKey>,
     pub(super) change: Change,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Delivered,
+    /// Due again after a failed attempt.
     Retry {
         row: Vec<u8>,
         at_ms: u64,
+        kind: DueKind,
     },
     /// Due again without an attempt used up.
     Park {
@@ -45,6 +49,10 @@ pub(super) enum Change {
         kind: DueKind,
     },
     Dead(DeadLetter),
+    /// There is no hook to deliver.
+    NoHook,
+    /// There is no row.
+    NoRow,
 }
 
 /// A row that is given up.
@@ -67,12 +75,14 @@ impl Rules {
     pub(super) fn settle(&self, done: Done, unit: f64) -> Settled {
         let Done { job, end, at_ms } = done;
         let attempt = job.row.attempts.saturating_add(1);
-        let claimed = job.claimed;
+        let (claimed, lane) = (job.claimed, job.lane);
         let (next, reason) = match end {
-            End::Answered(Outcome::Ok) => return Settled { claimed, change: Change::Delivered },
+            End::Answered(Outcome::Ok) => {
+                return Settled { claimed, lane, change: Change::Delivered };
+            }
             End::Parked { until_ms } => {
-                let change = self.park(job.row, until_ms);
-                return Settled { claimed, change };
+                let change = self.park(job.row, lane.is_some(), until_ms);
+                return Settled { claimed, lane, change };
             }
             End::Answered(Outcome::Permanent(reason)) => (Next::GiveUp, reason),
             End::Answered(Outcome::RetryAfter { ms, reason }) => {
@@ -91,23 +101,24 @@ impl Rules {
                 let at_ms = at_ms.saturating_add(wait_ms);
                 let error = Some(reason);
                 let row = DeliveryRow { attempts: attempt, at_ms, error, ..job.row };
-                Change::Retry { row: row.encode(self.version), at_ms }
+                let kind = DueKind::put_back(lane.is_some(), attempt);
+                Change::Retry { row: row.encode(self.version), at_ms, kind }
             }
             Next::GiveUp => Change::Dead(self.give_up(job, attempt, at_ms, reason)),
         };
-        Settled { claimed, change }
+        Settled { claimed, lane, change }
     }
 
     /// A row whose sink is left alone until then. What went wrong last is kept.
-    pub(super) fn park(&self, row: DeliveryRow, until_ms: u64) -> Change {
-        let kind = DueKind::after_attempts(row.attempts);
+    pub(super) fn park(&self, row: DeliveryRow, is_head: bool, until_ms: u64) -> Change {
+        let kind = DueKind::put_back(is_head, row.attempts);
         let error = row.error.or_else(|| Some("breaker open".to_owned()));
         let row = DeliveryRow { at_ms: until_ms, error, ..row };
         Change::Park { row: row.encode(self.version), at_ms: until_ms, kind }
     }
 
     fn give_up(&self, job: Job, attempts: u32, at_ms: u64, reason: String) -> DeadLetter {
-        let Job { claimed: _, ticket: _, row, envelope, target } = job;
+        let Job { claimed: _, lane: _, ticket: _, row, envelope, target } = job;
         let error = Some(reason.clone());
         let row = DeliveryRow { state: RowState::Dead, attempts, at_ms, error, ..row };
         DeadLetter {
@@ -130,14 +141,34 @@ pub(super) fn cut(mut reason: String) -> String {
 }
 
 impl Settled {
-    /// Adds it to a batch. Delivered rows are the caller's, who knows what else their hook owes.
-    pub(super) fn write(&self, ops: &mut Ops) {
+    /// Adds it to a batch. Answers the marker it puts where the row is gone, for who knows what else its hook owes.
+    pub(super) fn write(&self, ops: &mut Ops) -> Option<ClearedKey> {
         let claimed = &self.claimed;
         match &self.change {
-            Change::Delivered => {}
-            Change::Retry { row, at_ms } => ops.retry(claimed, row, *at_ms),
-            Change::Park { row, at_ms, kind } => ops.park(claimed, row, *at_ms, *kind),
+            Change::Delivered => return Some(ops.delivered(claimed)),
+            Change::NoHook => return Some(ops.drop_row(claimed)),
+            Change::Retry { row, at_ms, kind } | Change::Park { row, at_ms, kind } => {
+                ops.park(claimed, row, *at_ms, *kind);
+            }
             Change::Dead(dead) => dead.write(claimed, ops),
+            Change::NoRow => ops.drop_claim(claimed),
+        }
+        None
+    }
+
+    /// Whether its row is gone, and its hook to be looked at.
+    pub(super) const fn clears(&self) -> bool {
+        match self.change {
+            Change::Delivered | Change::NoHook => true,
+            Change::Retry { .. } | Change::Park { .. } | Change::Dead(_) | Change::NoRow => false,
+        }
+    }
+
+    /// Whether it ends the row, and so hands its lane on.
+    pub(super) const fn ends_the_row(&self) -> bool {
+        match self.change {
+            Change::Delivered | Change::Dead(_) | Change::NoHook | Change::NoRow => true,
+            Change::Retry { .. } | Change::Park { .. } => false,
         }
     }
 
@@ -145,13 +176,13 @@ impl Settled {
     pub(super) fn due_ms(&self) -> Option<u64> {
         match self.change {
             Change::Retry { at_ms, .. } | Change::Park { at_ms, .. } => Some(at_ms),
-            Change::Delivered | Change::Dead(_) => None,
+            Change::Delivered | Change::Dead(_) | Change::NoHook | Change::NoRow => None,
         }
     }
 }
 
 impl DeadLetter {
-    pub(super) fn write(&self, claimed: &Claimed, ops: &mut Ops) {
+    fn write(&self, claimed: &Claimed, ops: &mut Ops) {
         ops.dead(claimed, &self.row, self.at_ms, &self.source_id, &self.hook_id);
     }
 

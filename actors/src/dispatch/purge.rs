@@ -5,6 +5,9 @@
 //! what comes of an attempt under way is of a claim that is not held any more, and is dropped; its sink may have it all
 //! the same.
 //!
+//! A row that waits in an ordering lane is pending too. A head that goes hands its lane on, without waiting for an attempt
+//! of it that is under way.
+//!
 //! A purge keeps no state here. It goes over the chosen states in rounds, and each chunk answers where the next begins;
 //! called without that it begins again and does what is left. Only rows of hooks committed before it began go, so it
 //! ends however much comes in. A row can move on to a state that the round has been over already. So another round
@@ -17,16 +20,19 @@ use std::ops::Range;
 use super::attempts::Attempts;
 use super::flush::Outcomes;
 use super::held::Held;
-use super::purge_cursor::{PurgeCursor, PurgeState};
+use super::lane_reads::{heads_of, lane_of_head};
+use super::lanes::Lanes;
+use super::purge_cursor::{PurgeCursor, Purgeable};
 use super::reclaim::{Cleared, Owed, after, scan};
 use super::writing::Writing;
 use crate::model::cf::Cf;
 use crate::model::delivery::DeliveryRow;
 use crate::model::ids::{Seq, TenantOrd};
 use crate::model::keys::{
-    ClaimedKey, ClearedKey, DeadByTenantKey, DeliveryKey, DueKey, DueValue, HookKey, SizeValue,
+    ClaimedKey, ClearedKey, DeadByTenantKey, DeliveryKey, DueKey, DueValue, HookKey, LaneKey,
+    LaneMemberKey, SizeValue,
 };
-use crate::model::ops::{Claimed, Ops};
+use crate::model::ops::{Claimed, Member, Ops};
 use crate::ports::KvError;
 use crate::store::StoreHandle;
 
@@ -40,7 +46,7 @@ const MAX_SCANS: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeStep {
     pub tenant: TenantOrd,
-    pub states: BTreeSet<PurgeState>,
+    pub states: BTreeSet<Purgeable>,
     /// What the chunk before answered; `None` begins a purge.
     pub cursor: Option<PurgeCursor>,
 }
@@ -62,11 +68,11 @@ pub struct PurgeChunk {
 }
 
 impl Purged {
-    pub const fn of(&self, state: PurgeState) -> u64 {
+    pub const fn of(&self, state: Purgeable) -> u64 {
         match state {
-            PurgeState::Pending => self.pending,
-            PurgeState::Inflight => self.inflight,
-            PurgeState::Dead => self.dead,
+            Purgeable::Pending => self.pending,
+            Purgeable::Inflight => self.inflight,
+            Purgeable::Dead => self.dead,
         }
     }
 
@@ -88,6 +94,7 @@ pub(super) struct Purging<'a> {
     /// Everything that has ended must be written.
     pub(super) outcomes: &'a mut Outcomes,
     pub(super) attempts: &'a Attempts,
+    pub(super) lanes: &'a mut Lanes,
     /// Rows of hooks behind it are not synced: a fence may still take them back.
     pub(super) mark: Seq,
     pub(super) now_ms: u64,
@@ -139,6 +146,7 @@ impl Purging<'_> {
         self.attempts.forget(&keys);
         chosen.claimed.iter().for_each(|claimed| self.held.remove(claimed));
         self.writing.apply(ops.finish()).await?;
+        self.lanes.look_at(rows.lanes);
         self.outcomes.forget_markers(&seqs);
         self.outcomes.look_at(stay.into_values().flatten());
         Ok(chosen.counts())
@@ -149,25 +157,27 @@ impl Purging<'_> {
 #[derive(Debug, Default)]
 struct Chosen {
     due: Vec<(DueKey, DueValue)>,
+    members: Vec<Member>,
     claimed: Vec<Claimed>,
     dead: Vec<DeadByTenantKey>,
 }
 
 impl Chosen {
     fn len(&self) -> usize {
-        self.due.len() + self.claimed.len() + self.dead.len()
+        self.due.len() + self.members.len() + self.claimed.len() + self.dead.len()
     }
 
     fn rows(&self) -> impl Iterator<Item = DeliveryKey> {
         let due = self.due.iter().map(|(key, _)| key.row());
         let claimed = self.claimed.iter().map(Claimed::row);
-        due.chain(claimed).chain(self.dead.iter().map(|key| key.dead().row()))
+        let members = self.members.iter().map(|member| member.key.row());
+        due.chain(members).chain(claimed).chain(self.dead.iter().map(|key| key.dead().row()))
     }
 
     fn counts(&self) -> Purged {
         let count = |rows: usize| u64::try_from(rows).unwrap_or(u64::MAX);
         Purged {
-            pending: count(self.due.len()),
+            pending: count(self.due.len() + self.members.len()),
             inflight: count(self.claimed.len()),
             dead: count(self.dead.len()),
         }
@@ -175,18 +185,20 @@ impl Chosen {
 
     /// Takes the row on if its hook is not younger than the purge. What cannot be read stays where it is: reading the
     /// whole store finds it.
-    fn take(&mut self, state: PurgeState, key: &[u8], value: &[u8], through: Seq) {
+    fn take(&mut self, state: Purgeable, key: &[u8], value: &[u8], through: Seq) {
         match state {
-            PurgeState::Pending => {
+            Purgeable::Pending => {
                 let row = DueKey::decode(key).zip(DueValue::decode(value));
                 self.due.extend(row.filter(|(key, _)| key.seq <= through));
+                let member = Member::decode(key, value);
+                self.members.extend(member.filter(|member| member.key.seq <= through));
             }
-            PurgeState::Inflight => {
+            Purgeable::Inflight => {
                 let row = ClaimedKey::decode(key).zip(SizeValue::decode(value));
                 let row = row.filter(|(key, _)| key.seq <= through);
                 self.claimed.extend(row.map(|(key, size)| Claimed::new(key, size)));
             }
-            PurgeState::Dead => {
+            Purgeable::Dead => {
                 let row = DeadByTenantKey::decode(key).filter(|key| key.seq <= through);
                 self.dead.extend(row);
             }
@@ -203,6 +215,13 @@ impl Chosen {
                 ops.drop_due(key, *value);
             }
         }
+        for member in &self.members {
+            if rows.sizes.contains_key(&member.key.row()) {
+                markers.push(ops.drop_member(*member));
+            } else {
+                ops.drop_member_key(*member);
+            }
+        }
         for claimed in &self.claimed {
             if rows.sizes.contains_key(&claimed.row()) {
                 markers.push(ops.purge_claimed(claimed));
@@ -216,24 +235,34 @@ impl Chosen {
                 None => ops.drop_dead(&key.dead(), tenant),
             }
         }
+        for lane in &rows.lanes {
+            ops.end_lane(*lane);
+            ops.mark_lane(*lane);
+        }
         markers
     }
 }
 
-/// The rows there are, and the bytes of their hooks.
+/// The rows there are.
 struct Rows {
+    /// The bytes of their hooks.
     sizes: BTreeMap<DeliveryKey, u32>,
+    /// Lanes whose heads are among them.
+    lanes: Vec<LaneKey>,
 }
 
 impl Rows {
     async fn read(store: &StoreHandle, chosen: &Chosen) -> Result<Self, KvError> {
         let keys: Vec<DeliveryKey> = chosen.rows().collect();
         let encoded = keys.iter().map(|key| key.encode().to_vec()).collect();
-        let mut sizes = BTreeMap::new();
+        let (mut sizes, mut lanes) = (BTreeMap::new(), BTreeMap::new());
         for (key, row) in keys.into_iter().zip(store.multi_get(Cf::Deliveries, encoded).await?) {
             let Some(row) = row else { continue };
             let size = match DeliveryRow::decode(&row) {
-                Ok(row) => row.size,
+                Ok(row) => {
+                    lanes.insert(key, row.lane);
+                    row.size
+                }
                 // A row that cannot be read counts with the bytes of its hook.
                 Err(_unreadable) => {
                     let hook = store.get(Cf::Hooks, &HookKey(key.seq).encode())?;
@@ -242,17 +271,60 @@ impl Rows {
             };
             sizes.insert(key, size);
         }
-        Ok(Self { sizes })
+        Ok(Self { sizes, lanes: lanes_of(store, chosen, &lanes).await? })
     }
 }
 
-/// Every key of a tenant's rows in a state.
-pub(super) fn range(tenant: TenantOrd, state: PurgeState) -> Range<Vec<u8>> {
-    match state {
-        PurgeState::Pending => DueKey::of_tenant(tenant),
-        PurgeState::Inflight => ClaimedKey::of_tenant(tenant),
-        PurgeState::Dead => DeadByTenantKey::of_tenant(tenant),
+/// The lanes whose heads are chosen. `said` is what rows that can be read say.
+async fn lanes_of(
+    store: &StoreHandle,
+    chosen: &Chosen,
+    said: &BTreeMap<DeliveryKey, Option<u128>>,
+) -> Result<Vec<LaneKey>, KvError> {
+    let due = chosen.due.iter().filter(|(_, value)| value.kind.is_lane_head());
+    let due = due.map(|(key, _)| ClaimedKey { tenant: key.tenant, seq: key.seq, sink: key.sink });
+    let mut heads = Vec::new();
+    for row in due.chain(chosen.claimed.iter().map(Claimed::key)) {
+        let lane = match said.get(&row.row()) {
+            Some(lane) => lane.map(|lane| LaneKey { tenant: row.tenant, lane }),
+            None => lane_of_head(store, row).await?,
+        };
+        heads.extend(lane.map(|lane| (lane, row.row())));
     }
+    let lanes: Vec<LaneKey> = heads.iter().map(|(lane, _)| *lane).collect();
+    let named = heads_of(store, &lanes).await?;
+    let both = heads.into_iter().zip(named);
+    Ok(both.filter(|((_, row), named)| *named == Some(*row)).map(|((lane, _), _)| lane).collect())
+}
+
+/// Every key of a tenant's rows in a state, in the order a purge goes through them. Who waits in a lane goes before its
+/// head, which would hand the lane on to it.
+pub(super) fn ranges(tenant: TenantOrd, state: Purgeable) -> Vec<Range<Vec<u8>>> {
+    match state {
+        Purgeable::Pending => vec![LaneMemberKey::of_tenant(tenant), DueKey::of_tenant(tenant)],
+        Purgeable::Inflight => vec![ClaimedKey::of_tenant(tenant)],
+        Purgeable::Dead => vec![DeadByTenantKey::of_tenant(tenant)],
+    }
+}
+
+/// The first of them.
+pub(super) fn start(tenant: TenantOrd, state: Purgeable) -> Vec<u8> {
+    ranges(tenant, state).into_iter().next().map(|range| range.start).unwrap_or_default()
+}
+
+/// What is left of the range that `from` is in, and where the next one begins.
+fn range_from(
+    tenant: TenantOrd,
+    state: Purgeable,
+    from: &[u8],
+) -> (Range<Vec<u8>>, Option<Vec<u8>>) {
+    let mut ranges = ranges(tenant, state);
+    // The tag of the keys tells ranges apart.
+    let at = ranges.iter().position(|range| range.start.first() == from.first()).unwrap_or(0);
+    let mut left = ranges.drain(at..);
+    let range = left.next().unwrap_or_default();
+    let start = range.start.max(from.to_vec());
+    (start..range.end, left.next().map(|next| next.start))
 }
 
 /// Up to a chunk of rows, and where to go on; `None` at the end of the last state.
@@ -260,13 +332,13 @@ async fn choose(
     store: &StoreHandle,
     step: &PurgeStep,
     cursor: &PurgeCursor,
-) -> Result<(Chosen, Option<(PurgeState, Vec<u8>)>), KvError> {
+) -> Result<(Chosen, Option<(Purgeable, Vec<u8>)>), KvError> {
     let mut chosen = Chosen::default();
     let (mut state, mut from) = (cursor.state, cursor.from.clone());
     for _ in 0..MAX_SCANS {
-        let Range { start, end } = range(step.tenant, state);
-        from = from.max(start);
-        let page = store.scan(scan(Cf::Index, from.clone()..end, CHUNK)).await?;
+        let (range, next_range) = range_from(step.tenant, state, &from);
+        from.clone_from(&range.start);
+        let page = store.scan(scan(Cf::Index, range, CHUNK)).await?;
         for (key, value) in &page.pairs {
             if chosen.len() >= CHUNK {
                 return Ok((chosen, Some((state, from))));
@@ -274,7 +346,9 @@ async fn choose(
             chosen.take(state, key, value, cursor.through);
             from = after(key);
         }
-        if !page.more {
+        if let Some(next) = next_range.filter(|_| !page.more) {
+            from = next;
+        } else if !page.more {
             let next = step.states.iter().find(|next| **next > state).copied();
             let Some(next) = next else { return Ok((chosen, None)) };
             (state, from) = (next, cursor.start_of(step.tenant, next));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::purge::range;
+use super::purge::start;
 use crate::model::ids::{Seq, TenantOrd};
 use crate::model::keys::{DeadByTenantKey, DueKey};
 
@@ -12,7 +12,7 @@ const MAX_KEY_BYTES: usize = 64;
 
 /// What rows can be in, as an operator tells them apart; in the order a purge goes through them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PurgeState {
+pub enum Purgeable {
     /// Waiting for an attempt, be it the first or another.
     Pending,
     /// Claimed by dispatch.
@@ -21,7 +21,7 @@ pub enum PurgeState {
     Dead,
 }
 
-impl PurgeState {
+impl Purgeable {
     pub const ALL: [Self; 3] = [Self::Pending, Self::Inflight, Self::Dead];
 
     pub const fn as_str(self) -> &'static str {
@@ -48,44 +48,45 @@ pub struct PurgeCursor {
     pub(super) is_later_round: bool,
     /// This round has removed something.
     pub(super) removed: bool,
-    pub(super) state: PurgeState,
+    pub(super) state: Purgeable,
     /// The first key of the index that has not been looked at.
     pub(super) from: Vec<u8>,
 }
 
 impl PurgeCursor {
-    pub(super) fn begin(tenant: TenantOrd, first: PurgeState, through: Seq, began_ms: u64) -> Self {
-        let from = range(tenant, first).start;
+    pub(super) fn begin(tenant: TenantOrd, first: Purgeable, through: Seq, began_ms: u64) -> Self {
+        let from = start(tenant, first);
         Self { through, began_ms, is_later_round: false, removed: false, state: first, from }
     }
 
-    pub(super) fn next_round(self, tenant: TenantOrd, first: PurgeState) -> Self {
+    pub(super) fn next_round(self, tenant: TenantOrd, first: Purgeable) -> Self {
         let next = Self { is_later_round: true, removed: false, state: first, ..self };
         Self { from: next.start_of(tenant, first), ..next }
     }
 
     /// Where this round begins in a state.
-    pub(super) fn start_of(&self, tenant: TenantOrd, state: PurgeState) -> Vec<u8> {
+    pub(super) fn start_of(&self, tenant: TenantOrd, state: Purgeable) -> Vec<u8> {
         if !self.is_later_round {
-            return range(tenant, state).start;
+            return start(tenant, state);
         }
         match state {
-            PurgeState::Pending => DueKey::due_between(tenant, self.began_ms, self.began_ms).start,
+            // Nobody joins a lane with a seq that was there before.
+            Purgeable::Pending => DueKey::due_between(tenant, self.began_ms, self.began_ms).start,
             // Few, and in no order of time.
-            PurgeState::Inflight => range(tenant, state).start,
-            PurgeState::Dead => {
+            Purgeable::Inflight => start(tenant, state),
+            Purgeable::Dead => {
                 DeadByTenantKey::died_between(tenant, self.began_ms, self.began_ms).start
             }
         }
     }
 
     /// Whether it stands at the start of a round.
-    pub(super) fn is_at_start_of(&self, tenant: TenantOrd, first: PurgeState) -> bool {
+    pub(super) fn is_at_start_of(&self, tenant: TenantOrd, first: Purgeable) -> bool {
         self.state == first && self.from == self.start_of(tenant, first)
     }
 
     /// The state it stands in.
-    pub fn state(&self) -> PurgeState {
+    pub fn state(&self) -> Purgeable {
         self.state
     }
 }
@@ -118,7 +119,7 @@ fn read(text: &str) -> Option<PurgeCursor> {
     let began_ms = parts.next()?.parse().ok()?;
     let is_later_round = flag(parts.next()?)?;
     let removed = flag(parts.next()?)?;
-    let state = PurgeState::parse(parts.next()?)?;
+    let state = Purgeable::parse(parts.next()?)?;
     let from = bytes(parts.next()?)?;
     let cursor = PurgeCursor { through, began_ms, is_later_round, removed, state, from };
     // One cursor has one form.
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     fn cursor() -> PurgeCursor {
-        PurgeCursor::begin(TenantOrd(7), PurgeState::Inflight, Seq(42), 1_700)
+        PurgeCursor::begin(TenantOrd(7), Purgeable::Inflight, Seq(42), 1_700)
     }
 
     #[test]
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(cursor().to_string(), written);
         assert_eq!(written.parse(), Ok(cursor()));
         let later =
-            PurgeCursor { removed: true, ..cursor() }.next_round(TenantOrd(7), PurgeState::Dead);
+            PurgeCursor { removed: true, ..cursor() }.next_round(TenantOrd(7), Purgeable::Dead);
         assert_eq!(later.to_string(), "42.1700.1.0.dead.580000000700000000000006a4");
         assert_eq!(later.to_string().parse(), Ok(later));
     }
@@ -187,13 +188,13 @@ mod tests {
     #[test]
     fn a_later_round_begins_with_what_was_written_since_the_purge_began() {
         let tenant = TenantOrd(7);
-        let first = PurgeCursor::begin(tenant, PurgeState::Pending, Seq(42), 1_700);
-        assert!(first.is_at_start_of(tenant, PurgeState::Pending));
-        let later = first.next_round(tenant, PurgeState::Pending);
-        assert!(later.is_at_start_of(tenant, PurgeState::Pending));
+        let first = PurgeCursor::begin(tenant, Purgeable::Pending, Seq(42), 1_700);
+        assert!(first.is_at_start_of(tenant, Purgeable::Pending));
+        let later = first.next_round(tenant, Purgeable::Pending);
+        assert!(later.is_at_start_of(tenant, Purgeable::Pending));
         let at = |at_ms| DueKey { tenant, at_ms, seq: Seq(1), sink: 0 }.encode().to_vec();
         assert!(at(1_699) < later.from && later.from < at(1_700));
         let moved = PurgeCursor { from: at(1_800), ..later };
-        assert!(!moved.is_at_start_of(tenant, PurgeState::Pending));
+        assert!(!moved.is_at_start_of(tenant, Purgeable::Pending));
     }
 }

@@ -1,15 +1,17 @@
 //! Puts right what a predecessor, or a write that failed, may have left behind.
 
 use super::held::Held;
+use super::lane_reads::{heads_of, lane_of_head};
 use super::reclaim::{after, scan};
 use super::writing::Writing;
 use crate::model::cf::Cf;
 use crate::model::counters;
 use crate::model::counters::Field;
-use crate::model::delivery::DeliveryRow;
+use crate::model::delivery::{DeliveryRow, DeliveryRowError};
 use crate::model::ids::TenantOrd;
 use crate::model::keys::{
-    ActiveKey, ClaimedKey, CounterKey, DueKey, DueKind, DueValue, SizeValue, TenantKey, is_sentinel,
+    ActiveKey, ClaimedKey, CounterKey, DueKey, DueKind, DueValue, LaneKey, SizeValue, TenantKey,
+    is_sentinel,
 };
 use crate::model::ops::{Claimed, Ops};
 use crate::ports::KvError;
@@ -59,17 +61,48 @@ async fn recover_chunk(
     }
     let keys = orphans.iter().map(|claimed| claimed.row().encode().to_vec()).collect();
     let rows = writing.store().multi_get(Cf::Deliveries, keys).await?;
+    let rows: Vec<_> = rows.into_iter().map(|row| Some(DeliveryRow::decode(&row?))).collect();
+    let heads = heads_among(writing.store(), orphans, &rows).await?;
     let mut ops = Ops::default();
-    for (claimed, row) in orphans.iter().zip(rows) {
-        match row.map(|row| DeliveryRow::decode(&row)) {
-            Some(Ok(row)) => ops.recover(claimed, now_ms, DueKind::after_attempts(row.attempts)),
-            // Its next claim gives it up with the reason.
-            Some(Err(_unreadable)) => ops.recover(claimed, now_ms, DueKind::First),
-            None => ops.drop_claim(claimed),
+    for ((claimed, row), lane) in orphans.iter().zip(rows).zip(heads) {
+        match (row, lane) {
+            (Some(row), lane) => {
+                // The next claim of a row that cannot be read gives it up with the reason.
+                let attempts = row.map_or(0, |row| row.attempts);
+                ops.recover(claimed, now_ms, DueKind::recovered(lane.is_some(), attempts));
+            }
+            (None, lane) => {
+                ops.drop_claim(claimed);
+                if let Some(lane) = lane {
+                    ops.end_lane(lane);
+                    ops.mark_lane(lane);
+                }
+            }
         }
     }
     writing.apply(ops.finish()).await?;
     Ok(orphans.len())
+}
+
+/// The lane of each row that is the head of one.
+async fn heads_among(
+    store: &StoreHandle,
+    claims: &[Claimed],
+    rows: &[Option<Result<DeliveryRow, DeliveryRowError>>],
+) -> Result<Vec<Option<LaneKey>>, KvError> {
+    let mut lanes = Vec::with_capacity(claims.len());
+    for (claimed, row) in claims.iter().zip(rows) {
+        lanes.push(match row {
+            Some(Ok(row)) => row.lane.map(|lane| LaneKey { tenant: claimed.tenant, lane }),
+            Some(Err(_)) | None => lane_of_head(store, claimed.key()).await?,
+        });
+    }
+    let named: Vec<LaneKey> = lanes.iter().flatten().copied().collect();
+    let mut heads = heads_of(store, &named).await?.into_iter();
+    for (lane, claimed) in lanes.iter_mut().zip(claims) {
+        *lane = lane.filter(|_| heads.next().flatten() == Some(claimed.row()));
+    }
+    Ok(lanes)
 }
 
 /// Makes every row due now that is due after `horizon_ms`, later than any wait could have made it: it was stamped by a

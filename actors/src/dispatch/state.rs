@@ -1,11 +1,15 @@
 //! What dispatch remembers, and one turn of its work.
 
+mod stop;
+mod timer;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::ActorRef;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::attempts::{Attempts, AttemptsArgs};
@@ -14,6 +18,8 @@ use super::canary;
 use super::claim::{ClaimContext, ClaimReport, Claims};
 use super::flush::Outcomes;
 use super::held::Held;
+use super::lanes::{Handover, Lanes};
+use super::load::Claiming;
 use super::outcomes::{Change, DeadLetter, Rules, Settled};
 use super::queues::{Limits, Queues};
 use super::reclaim::Sweep;
@@ -21,6 +27,7 @@ use super::recover::{pull_back, recover_claims, restore_markers};
 use super::targets::Targets;
 use super::writing::Writing;
 use super::{DispatchArgs, DispatchMsg, DispatchSnapshot};
+use crate::model::ids::TenantOrd;
 use crate::model::retry::RetryPolicy;
 use crate::ports::{Clock, KvError};
 
@@ -44,12 +51,6 @@ const LOOK_PAUSE: u32 = 3;
 
 /// But no longer than this: it may have been the disk that took so long.
 const LOOK_PAUSE_MAX: Duration = Duration::from_millis(50);
-
-/// What is kept of the time to stop for the last write: this much, or a tenth if that is less.
-const LAST_WRITE: Duration = Duration::from_secs(1);
-
-/// How often a stop writes what has ended meanwhile.
-const DRAIN_STEP: Duration = Duration::from_millis(10);
 
 /// Tenants whose claimed rows are told.
 const TENANTS_SHOWN: usize = 32;
@@ -75,7 +76,10 @@ pub struct DispatchState {
     held: Held,
     outcomes: Outcomes,
     claims: Claims,
+    lanes: Lanes,
     sweep: Sweep,
+    /// Nothing is attempted any more.
+    stopping: bool,
     /// Whether the claims of a predecessor have been recovered.
     started: bool,
     /// There may be rows to claim.
@@ -124,7 +128,9 @@ impl DispatchState {
             held: Held::default(),
             outcomes: Outcomes::default(),
             claims,
+            lanes: Lanes::new(),
             sweep: Sweep::default(),
+            stopping: false,
             started: false,
             look: true,
             more: false,
@@ -202,8 +208,10 @@ impl DispatchState {
             if self.sweep.is_under_way() {
                 self.sweep.step(&mut self.writing).await?;
             }
+            self.look |= self.lanes.sweep(&mut self.writing).await?;
         }
-        let is_done = !self.wants_to_claim() && !self.sweep.is_under_way();
+        let sweeps = self.sweep.is_under_way() || self.lanes.is_sweeping();
+        let is_done = !self.wants_to_claim() && !sweeps && !self.outcomes.is_urgent();
         Ok(if is_done { Worked::Done } else { Worked::InPart })
     }
 
@@ -236,6 +244,7 @@ impl DispatchState {
             self.started = true;
         }
         self.writing.settled();
+        self.lanes.begin();
         self.sweep.begin();
         self.look = true;
         Ok(true)
@@ -244,6 +253,7 @@ impl DispatchState {
     /// Writes outcomes once there are enough of them, or one has waited long enough.
     async fn flush_due(&mut self) -> Result<(), KvError> {
         let is_due = self.outcomes.is_due(self.attempts.done(), Instant::now());
+        let is_due = is_due || self.attempts.is_urgent();
         if is_due || self.attempts.is_starving() { self.flush().await } else { Ok(()) }
     }
 
@@ -256,7 +266,26 @@ impl DispatchState {
         let done = done.into_iter();
         self.outcomes.extend(done.map(|done| rules.settle(done, entropy.unit())));
         loop {
-            let written = self.outcomes.write(&mut self.writing, &mut self.held).await?;
+            let now_ms = self.clock.now_ms();
+            let handover = Handover {
+                claiming: Claiming {
+                    targets: &self.targets,
+                    rules: &self.rules,
+                    attempts: &self.attempts,
+                    now_ms,
+                },
+                mark: self.args.mark.get(),
+                max_bytes: self.args.config.max_inflight_bytes,
+                claims: !self.stopping,
+            };
+            let (writing, held) = (&mut self.writing, &mut self.held);
+            let (written, next) =
+                self.outcomes.write(writing, held, &mut self.lanes, &handover).await?;
+            for job in next.jobs {
+                let weight = self.claims.weight(job.claimed.tenant);
+                self.attempts.push(job, weight);
+            }
+            self.promoted(next.tenants, now_ms);
             self.written(written);
             if self.outcomes.settled() == 0 {
                 return Ok(());
@@ -274,8 +303,20 @@ impl DispatchState {
             }
             match &settled.change {
                 Change::Dead(dead) => self.announce(dead),
-                Change::Delivered | Change::Retry { .. } | Change::Park { .. } => {}
+                Change::Delivered
+                | Change::Retry { .. }
+                | Change::Park { .. }
+                | Change::NoHook
+                | Change::NoRow => {}
             }
+        }
+    }
+
+    /// Tenants have got heads of lanes that are due now.
+    fn promoted(&mut self, tenants: BTreeSet<TenantOrd>, now_ms: u64) {
+        for tenant in tenants {
+            self.claims.put(tenant, now_ms);
+            self.next_look_ms = self.next_look_ms.min(now_ms);
         }
     }
 
@@ -301,25 +342,33 @@ impl DispatchState {
         let (now_ms, began) = (self.clock.now_ms(), Instant::now());
         // Whoever wakes us from here on has seen something newer.
         self.look = false;
+        // Before what has joined lanes is looked at: all of that is applied.
+        let mark = self.args.mark.get();
+        self.lanes.joined(self.args.joined.take());
+        let promoted = self.lanes.promote(&mut self.writing, now_ms, mark).await;
+        self.look |= promoted.is_err();
+        let promoted = promoted?;
+        self.promoted(promoted.tenants, now_ms);
         let context = ClaimContext {
             config: &self.args.config,
             targets: &self.targets,
             rules: &self.rules,
             attempts: &self.attempts,
             now_ms,
-            mark: self.args.mark.get(),
+            mark,
         };
         let mut report = ClaimReport::default();
         let (writing, held) = (&mut self.writing, &mut self.held);
         let claimed = self.claims.claim(&context, writing, held, &mut report).await;
         report.dead.iter().for_each(|dead| self.announce(dead));
         self.outcomes.look_at(report.cleared);
+        self.outcomes.extend(report.settled);
         // What is left to tenants that hold their share already waits until something has finished.
         (self.left, self.more) = (report.left, report.left && report.is_full && report.claimed > 0);
         let pause = (began.elapsed() * LOOK_PAUSE).min(LOOK_PAUSE_MAX);
         self.look_after = Instant::now() + LOOK_EVERY.max(pause);
         self.oldest_due_at_ms = report.oldest_due_ms;
-        self.next_look_ms = report.next_ms.unwrap_or(now_ms);
+        self.next_look_ms = report.next_ms.filter(|_| !promoted.more).unwrap_or(now_ms);
         self.look |= claimed.is_err();
         claimed
     }
@@ -339,61 +388,5 @@ impl DispatchState {
             *shown = snapshot;
             is_new
         });
-    }
-
-    fn set_timer(&mut self) {
-        let now = Instant::now();
-        let mut at = self.next_housekeeping;
-        if let Some(deadline) = self.outcomes.deadline() {
-            at = at.min(deadline);
-        }
-        if self.has_room() {
-            let wait_ms = self.next_look_ms.saturating_sub(self.clock.now_ms());
-            at = at.min(now + Duration::from_millis(wait_ms.min(1_000)));
-            at = if self.look { at.min(self.look_after) } else { at };
-        }
-        self.set_timer_at(at);
-    }
-
-    fn set_timer_at(&mut self, at: Instant) {
-        if let Some((set, timer)) = &self.timer {
-            if *set <= at {
-                return;
-            }
-            timer.abort();
-        }
-        let wait = at.saturating_duration_since(Instant::now());
-        let timer = self.myself.send_after(wait, || DispatchMsg::Timer);
-        self.timer = Some((at, timer.abort_handle()));
-    }
-
-    /// Lets what runs end, for about as long as an attempt may take, and writes what came of it. What is still claimed
-    /// then is due again at the next start.
-    pub(super) async fn drain(&mut self) {
-        self.attempts.stop();
-        let limit = Duration::from_millis(self.args.config.attempt_timeout_ms);
-        let deadline = Instant::now() + (limit - LAST_WRITE.min(limit / 10));
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let ended = self.attempts.ended(DRAIN_STEP.min(left)).await;
-            let flushed = self.flush_at_last().await;
-            let rows = self.attempts.done() + self.outcomes.settled();
-            if (ended && rows == 0) || left.is_zero() {
-                if rows > 0 {
-                    warn!(rows, error = ?flushed.err(), "outcomes were not written: these rows are attempted again");
-                }
-                return;
-            }
-            if ended {
-                sleep(DRAIN_STEP).await;
-            }
-        }
-    }
-
-    async fn flush_at_last(&mut self) -> Result<(), KvError> {
-        if self.attempts.done() + self.outcomes.settled() == 0 || !self.settle().await? {
-            return Ok(());
-        }
-        self.flush().await
     }
 }

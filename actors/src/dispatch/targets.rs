@@ -75,6 +75,7 @@ mod tests {
     use crate::model::source::OnVerifyFailure;
     use crate::model::verify::Verifier;
     use crate::ports::sim::SimSink;
+    use crate::sources::LaneRules;
 
     fn bound(modules: &[&'static str], sink: u16, module: Option<&str>) -> Result<usize, String> {
         let sink_of =
@@ -87,6 +88,7 @@ mod tests {
             on_verify_failure: OnVerifyFailure::Reject,
             modules: Source::modules_of(&sinks),
             sinks,
+            lanes: LaneRules::default(),
             forward: ForwardPolicy::All,
             trust_url_tenant: false,
         };

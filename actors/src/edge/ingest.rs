@@ -153,6 +153,7 @@ impl Ingest {
             }
         }
         let id = HookId::v7(now_ms, self.entropy.bits());
+        let lanes = source.lanes.lanes(&source.id, &head.headers, &body);
         let content_type = header(&head.headers, b"content-type");
         let envelope = Envelope {
             id,
@@ -167,7 +168,7 @@ impl Ingest {
             dedupe_key: None,
             verification: Some(Bytes::from(verification.encode())),
         };
-        self.commit(id, NewHook { envelope, sinks: Arc::clone(&source.modules) }).await
+        self.commit(id, NewHook { envelope, sinks: Arc::clone(&source.modules), lanes }).await
     }
 
     async fn commit(&self, id: HookId, hook: NewHook) -> (IngestOutcome, Answer) {

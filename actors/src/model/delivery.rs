@@ -37,6 +37,8 @@ pub struct DeliveryRow {
     pub at_ms: u64,
     /// The last failure, for a person to read.
     pub error: Option<String>,
+    /// The lane it keeps its place in, where its sink is ordered.
+    pub lane: Option<u128>,
     /// Bytes of the stored hook value.
     pub size: u32,
     pub source_id: Option<String>,
@@ -75,6 +77,7 @@ impl DeliveryRow {
             attempts: 0,
             at_ms,
             error: None,
+            lane: None,
             size,
             source_id: Some(source_id.to_owned()),
             replay: None,
@@ -89,8 +92,8 @@ impl DeliveryRow {
         out
     }
 
-    /// Appends the stored value to `out`. A row that was never replayed has no `replay`, and one whose source is not
-    /// known no `source_id`: that is how rows without them were always written.
+    /// Appends the stored value to `out`. A row that was never replayed has no `replay`, one outside every lane no `lane`,
+    /// and one whose source is not known no `source_id`: that is how rows without them were always written.
     pub fn encode_into(&self, version: ValueVersion, out: &mut Vec<u8>) {
         let fields = RowFields {
             module: self.module.as_deref(),
@@ -98,6 +101,7 @@ impl DeliveryRow {
             attempts: self.attempts,
             at_ms: self.at_ms,
             error: self.error.as_deref(),
+            lane: self.lane,
             size: self.size,
             source_id: self.source_id.as_deref(),
             replay: self.replay.as_deref(),
@@ -127,6 +131,7 @@ struct RowFields<'a> {
     attempts: u32,
     at_ms: u64,
     error: Option<&'a str>,
+    lane: Option<u128>,
     size: u32,
     source_id: Option<&'a str>,
     replay: Option<&'a str>,
@@ -136,12 +141,16 @@ struct RowFields<'a> {
 impl RowFields<'_> {
     fn encode_into(&self, version: ValueVersion, out: &mut Vec<u8>) {
         version.begin(KIND, out);
-        let optional = usize::from(self.replay.is_some()) + usize::from(self.source_id.is_some());
+        let optional = [self.lane.is_some(), self.replay.is_some(), self.source_id.is_some()];
+        let optional = optional.into_iter().filter(|is_there| *is_there).count();
         TermWriter::versioned(out).map(6 + optional + self.unknown.len(), |map| {
             let mut keys = Keys { map, unknown: self.unknown.iter().peekable() };
             keys.next("at").uint(self.at_ms);
             keys.next("attempts").uint(self.attempts.into());
             keys.next("error").optional_text(self.error);
+            if let Some(lane) = self.lane {
+                keys.next("lane").binary(&lane.to_be_bytes());
+            }
             keys.next("module").optional_atom(self.module);
             if let Some(replay) = self.replay {
                 keys.next("replay").text(replay);
@@ -189,6 +198,7 @@ struct Fields {
     attempts: Option<u32>,
     at_ms: Option<u64>,
     error: Option<String>,
+    lane: Option<u128>,
     size: Option<u32>,
     source_id: Option<String>,
     replay: Option<String>,
@@ -215,6 +225,14 @@ impl Fields {
             "at" => self.at_ms = Some(value.uint()?),
             "attempts" => self.attempts = Some(value.uint32()?),
             "error" => self.error = value.optional_binary()?.map(lossy),
+            "lane" => {
+                let raw = value.raw()?;
+                self.lane = lane(raw);
+                // Another release may mean something else by it.
+                if self.lane.is_none() {
+                    self.unknown.push((key.canonical(), raw.to_vec()));
+                }
+            }
             "module" => self.module = value.optional_atom()?.map(Cow::into_owned),
             "replay" => self.replay = value.optional_text()?.map(str::to_owned),
             "size" => self.size = Some(value.uint32()?),
@@ -240,12 +258,19 @@ impl Fields {
             attempts: self.attempts.ok_or(missing("attempts"))?,
             at_ms: self.at_ms.ok_or(missing("at"))?,
             error: self.error,
+            lane: self.lane,
             size: self.size.ok_or(missing("size"))?,
             source_id: self.source_id,
             replay: self.replay,
             unknown: self.unknown,
         })
     }
+}
+
+/// A lane, from its encoded term.
+fn lane(raw: &[u8]) -> Option<u128> {
+    let bytes = Reader::bare(raw).binary().ok()?;
+    bytes.try_into().ok().map(u128::from_be_bytes)
 }
 
 /// The text of an error, which cuts foreign bytes at any place.
@@ -260,14 +285,26 @@ pub struct PendingRow {
     encoded: Vec<u8>,
     /// Where in it the value of `at` begins, a row's first key.
     at: usize,
+    lane: Option<u128>,
 }
 
 impl PendingRow {
     pub fn new(module: &str, source_id: &str, size: u32, version: ValueVersion) -> Self {
+        Self::in_lane(None, module, source_id, size, version)
+    }
+
+    /// Of an ordered sink, where there is a lane.
+    pub fn in_lane(
+        lane: Option<u128>,
+        module: &str,
+        source_id: &str,
+        size: u32,
+        version: ValueVersion,
+    ) -> Self {
         /// The version byte, the map's tag and count, and the key.
         const AT_VALUE: usize = 1 + 5 + 2 + "at".len();
         /// All but the two names: keys, tags, lengths and numbers.
-        const FIXED: usize = 96;
+        const FIXED: usize = 128;
         let mut encoded = Vec::with_capacity(FIXED + module.len() + source_id.len());
         let row = RowFields {
             module: Some(module),
@@ -275,13 +312,19 @@ impl PendingRow {
             attempts: 0,
             at_ms: 0,
             error: None,
+            lane,
             size,
             source_id: Some(source_id),
             replay: None,
             unknown: &[],
         };
         row.encode_into(version, &mut encoded);
-        Self { encoded, at: version.prefix_bytes() + AT_VALUE }
+        Self { encoded, at: version.prefix_bytes() + AT_VALUE, lane }
+    }
+
+    /// The lane it waits in.
+    pub const fn lane(&self) -> Option<u128> {
+        self.lane
     }
 
     /// The encoded row up to the value of `at`, and from behind it.

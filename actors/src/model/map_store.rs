@@ -114,6 +114,12 @@ fn index_key_text(key: &[u8]) -> String {
         format!("a {seq}")
     } else if let Some(ClearedKey { seq, kind, sink }) = ClearedKey::decode(key) {
         format!("c {seq} {kind:?} {sink}")
+    } else if let Some(LaneMemberKey { tenant, lane, seq, sink }) = LaneMemberKey::decode(key) {
+        format!("O t{} {lane} {seq}/{sink}", tenant.0)
+    } else if let Some(LaneHeadKey { tenant, lane }) = LaneHeadKey::decode(key) {
+        format!("H t{} {lane}", tenant.0)
+    } else if let Some(LaneMarkerKey { tenant, lane }) = LaneMarkerKey::decode(key) {
+        format!("P t{} {lane}", tenant.0)
     } else {
         format!("k {}", ClaimRefKey::decode(key).unwrap().0)
     }
@@ -126,7 +132,13 @@ fn value_text(cf: Cf, key: &[u8], value: &[u8]) -> String {
             let DueValue { size, kind } = DueValue::decode(value).unwrap();
             format!("{size} {kind:?}")
         }
-        (Cf::Index, Some(ClaimedKey::TAG)) => SizeValue::decode(value).unwrap().0.to_string(),
+        (Cf::Index, Some(LaneHeadKey::TAG)) => {
+            let LaneHeadValue { seq, sink } = LaneHeadValue::decode(value).unwrap();
+            format!("{seq}/{sink}")
+        }
+        (Cf::Index, Some(ClaimedKey::TAG | LaneMemberKey::TAG)) => {
+            SizeValue::decode(value).unwrap().0.to_string()
+        }
         (Cf::Index, Some(ArchiveKey::TAG)) => {
             let ArchiveValue { size, tenant } = ArchiveValue::decode(value).unwrap();
             format!("{size} t{}", tenant.0)
@@ -139,6 +151,6 @@ fn value_text(cf: Cf, key: &[u8], value: &[u8]) -> String {
         (Cf::Tenants, Some(TenantNameKey::TAG)) => {
             TenantNameKey::read_value(value).unwrap().0.to_string()
         }
-        (_, _) => String::from_utf8(value.to_vec()).unwrap(),
+        (_, _) => String::from_utf8_lossy(value).into_owned(),
     }
 }

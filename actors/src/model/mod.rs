@@ -16,6 +16,7 @@ pub mod ids;
 pub mod invariants;
 pub mod keys;
 pub mod ops;
+pub mod ordering;
 pub mod reason;
 pub mod retry;
 pub mod sink_spec;

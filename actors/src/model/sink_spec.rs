@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::ordering::{self, OrderBy};
 use super::standard_webhooks::Signer;
 
 /// How many secrets a sink may sign with: each signs every delivery.
@@ -25,10 +26,24 @@ pub enum SinkSpec {
     Http(HttpSinkSpec),
 }
 
+impl SinkSpec {
+    /// What its hooks are kept in order by; `None` where any two may be delivered in any order.
+    pub const fn ordered(&self) -> Option<&OrderBy> {
+        match self {
+            Self::Log(spec) => spec.ordered.as_ref(),
+            Self::Http(spec) => spec.ordered.as_ref(),
+        }
+    }
+}
+
 /// A line in the node's own log. Not durable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct LogSinkSpec {}
+pub struct LogSinkSpec {
+    /// See [`HttpSinkSpec::ordered`].
+    #[serde(default, with = "ordering", skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<OrderBy>,
+}
 
 /// A request to a worker.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +71,10 @@ pub struct HttpSinkSpec {
     /// answer read to its end leaves the connection open for the next delivery.
     #[serde(default = "default_max_response_bytes")]
     pub max_response_bytes: usize,
+    /// A hook is delivered once the one before it in its lane was, or was given up: `true` for one lane a source and
+    /// tenant, `{by: ...}` for one a header or a value of the body. One that fails holds its lane up, no other.
+    #[serde(default, with = "ordering", skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<OrderBy>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +121,7 @@ impl HttpSinkSpec {
             secret: None,
             allow_unsigned: false,
             max_response_bytes: default_max_response_bytes(),
+            ordered: None,
         }
     }
 
@@ -163,6 +183,7 @@ impl fmt::Debug for HttpSinkSpec {
             .field("secret", &self.secret)
             .field("allow_unsigned", &self.allow_unsigned)
             .field("max_response_bytes", &self.max_response_bytes)
+            .field("ordered", &self.ordered)
             .finish_non_exhaustive()
     }
 }
@@ -272,15 +293,19 @@ mod tests {
         assert_eq!(to_value(&spec).unwrap(), written);
         assert_eq!(
             from_value::<SinkSpec>(json!({"type": "log"})).unwrap(),
-            SinkSpec::Log(LogSinkSpec {})
+            SinkSpec::Log(LogSinkSpec::default())
         );
-        assert_eq!(to_value(SinkSpec::Log(LogSinkSpec {})).unwrap(), json!({"type": "log"}));
+        assert_eq!(
+            to_value(SinkSpec::Log(LogSinkSpec::default())).unwrap(),
+            json!({"type": "log"})
+        );
     }
 
     #[test]
     fn every_key_is_read_and_written_as_it_was() {
         let written = json!({"type": "http", "url": "http://w", "method": "patch", "headers": {"X-A": "b"},
-            "timeout_ms": 1, "secret": ["new", "old"], "allow_unsigned": true, "max_response_bytes": 0});
+            "timeout_ms": 1, "secret": ["new", "old"], "allow_unsigned": true, "max_response_bytes": 0,
+            "ordered": {"by": "source"}});
         let spec: SinkSpec = from_value(written.clone()).unwrap();
         let expected = HttpSinkSpec {
             url: "http://w".into(),
@@ -290,6 +315,7 @@ mod tests {
             secret: Some(SinkSecret::List(vec!["new".into(), "old".into()])),
             allow_unsigned: true,
             max_response_bytes: 0,
+            ordered: Some(OrderBy::Source),
         };
         assert_eq!(spec, SinkSpec::Http(expected));
         assert_eq!(to_value(&spec).unwrap(), written);
@@ -377,7 +403,7 @@ mod tests {
         });
         let printed = format!("{:?}", SinkSpec::Http(spec));
         let expected = "Http(HttpSinkSpec { method: Post, headers: [\"authorization\"], timeout_ms: 5000, \
-                        secret: Some(SinkSecret(1 redacted)), allow_unsigned: false, max_response_bytes: 65536, .. })";
+                        secret: Some(SinkSecret(1 redacted)), allow_unsigned: false, max_response_bytes: 65536, ordered: None, .. })";
         assert_eq!(printed, expected);
     }
 }

@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_source_that_says_nothing_more_than_its_sinks_is_open() {
         let spec: SourceSpec = from_value(json!({"sinks": [{"type": "log"}]})).unwrap();
-        assert_eq!(spec, SourceSpec::open(vec![SinkSpec::Log(LogSinkSpec {})]));
+        assert_eq!(spec, SourceSpec::open(vec![SinkSpec::Log(LogSinkSpec::default())]));
         assert!(spec.is_shared() && spec.verifies_nothing());
     }
 

@@ -48,6 +48,8 @@ impl Crash for BatcherMsg {
 pub struct NewHook {
     pub envelope: Envelope,
     pub sinks: Arc<[&'static str]>,
+    /// The lane of the hook for each of `sinks`, in the same order; empty where none of them is ordered.
+    pub lanes: Vec<Option<u128>>,
 }
 
 #[derive(Debug)]
@@ -189,11 +191,12 @@ impl BatcherState {
 }
 
 fn encode(buffered: Buffered, version: ValueVersion) -> CommitEntry {
-    let Buffered { hook: NewHook { envelope, sinks }, reply, permit, deadline } = buffered;
+    let Buffered { hook: NewHook { envelope, sinks, lanes }, reply, permit, deadline } = buffered;
     let value = Bytes::from(envelope.encode(version));
     let size = stored_size(&value);
     let row = |(sink, module): (u16, &&'static str)| {
-        (sink, PendingRow::new(module, &envelope.source_id, size, version))
+        let lane = lanes.get(usize::from(sink)).copied().flatten();
+        (sink, PendingRow::in_lane(lane, module, &envelope.source_id, size, version))
     };
     let rows = (0..).zip(sinks.iter()).map(row).collect();
     CommitEntry { tenant: envelope.tenant().to_owned(), value, rows, reply, permit, deadline }

@@ -11,7 +11,7 @@ use crate::model::envelope::Envelope;
 use crate::model::failure::FailureClass;
 use crate::model::ids::{Seq, TenantOrd};
 use crate::model::keys::{ArchiveKey, DeliveryKey, HookKey, TenantNameKey, is_sentinel};
-use crate::model::ops::{FencedHook, Ops, stored_size};
+use crate::model::ops::{FencedHook, FencedRow, Ops, stored_size};
 use crate::ports::{Direction, KvError, Lane, Scan};
 use crate::store::StoreHandle;
 
@@ -111,7 +111,7 @@ async fn fence_hook(
         let key =
             DeliveryKey::decode(key).ok_or_else(|| corrupt("a key of the deliveries family"))?;
         let row = DeliveryRow::decode(row).map_err(|error| corrupt(&error.to_string()))?;
-        owed.push((key.sink, row.at_ms));
+        owed.push(FencedRow { sink: key.sink, at_ms: row.at_ms, lane: row.lane });
     }
     let archive = store.get(Cf::Index, &ArchiveKey(seq).encode())?.is_some();
     let size = stored_size(value);

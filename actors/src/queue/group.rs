@@ -8,6 +8,7 @@ use super::tenants::{Resolved, Tenants};
 use super::writer_handle::CommitEntry;
 use crate::model::batch::Batch;
 use crate::model::ids::{Seq, TenantOrd};
+use crate::model::keys::LaneKey;
 use crate::model::ops::{NewHook, Ops};
 
 /// What the group is built from, besides its entries.
@@ -29,6 +30,8 @@ pub(super) struct GroupPlan {
 pub(super) struct Built {
     pub(super) group: Group,
     pub(super) batch: Batch,
+    /// Lanes its hooks join.
+    pub(super) lanes: Vec<LaneKey>,
     pub(super) next_seq: Seq,
 }
 
@@ -56,7 +59,8 @@ impl GroupPlan {
         ops.set_next_seq(next);
         ops.set_synced_through(self.synced_through);
         let group = Group { first: self.first, last, opened_at: now, callers };
-        Some(Built { group, batch: ops.finish(), next_seq: next })
+        let lanes = ops.marked_lanes();
+        Some(Built { group, batch: ops.finish(), lanes, next_seq: next })
     }
 
     fn ordinal(&self, id: &str, tenants: &mut Tenants, ops: &mut Ops) -> Option<TenantOrd> {

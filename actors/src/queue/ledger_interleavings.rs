@@ -1,13 +1,14 @@
 //! The Writer, the Syncer and whoever waits, in thousands of orders: every caller is answered once, and nobody is acked
 //! for a group that was fenced.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::{Arc as StdArc, Mutex as StdMutex};
 
 use shuttle::{check_random, thread};
 
-use super::super::admission::Admission;
-use super::super::reply::{Waiting, reply};
 use super::*;
+use crate::queue::admission::Admission;
+use crate::queue::reply::{Waiting, reply};
 
 const ORDERS: usize = 3_000;
 

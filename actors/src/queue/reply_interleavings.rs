@@ -1,4 +1,5 @@
 //! The start of a hook against the end of its caller's patience, in thousands of orders.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use shuttle::{check_random, thread};
 

@@ -19,6 +19,7 @@ use super::canary;
 use super::config::{BatcherConfig, TenantsConfig};
 use super::fence;
 use super::group::{Built, GroupPlan};
+use super::joined::JoinedLanes;
 use super::ledger::Ledger;
 use super::mark::SyncedMark;
 use super::syncer::SyncerHandle;
@@ -76,6 +77,7 @@ pub struct WriterArgs {
     pub store: StoreHandle,
     pub ledger: Ledger,
     pub mark: SyncedMark,
+    pub joined: JoinedLanes,
     pub syncer: SyncerHandle,
     pub handle: WriterHandle,
 }
@@ -271,7 +273,9 @@ impl WriterState {
             entries.extend(batch.entries);
             rooms.push(batch.room);
         }
-        let Some(Built { group, batch, next_seq }) = plan.build(entries, tenants) else { return };
+        let Some(Built { group, batch, lanes, next_seq }) = plan.build(entries, tenants) else {
+            return;
+        };
         let hooks = group.callers.len();
         self.next_seq = next_seq;
         self.last_group_hooks = hooks;
@@ -287,6 +291,7 @@ impl WriterState {
         drop(rooms);
         match applied {
             Ok(()) => {
+                self.args.joined.add(lanes);
                 self.args.ledger.applied();
                 self.args.syncer.wake();
                 self.note_later(myself);

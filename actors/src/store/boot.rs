@@ -42,17 +42,22 @@ pub(super) async fn look_around(
     Ok(OpenNotes { closed_cleanly, cut, recount })
 }
 
+/// The format before lanes. A store without lanes is the same in both, so it takes no more than the stamp: from then on
+/// a release that does not know lanes refuses it.
+const BEFORE_LANES: u64 = 7;
+
 /// Whether this release may use the store at all.
 pub(super) async fn check(kv: &dyn Kv) -> Result<(), BootError> {
     check_format(kv).await?;
     check_families(kv).await
 }
 
-/// Stamps an empty store, accepts one of our format, refuses every other.
+/// Stamps an empty store and one of the format before, accepts one of our format, refuses every other.
 async fn check_format(kv: &dyn Kv) -> Result<(), BootError> {
     match kv.get(Cf::Default, META_FORMAT_VERSION)? {
-        Some(stamp) => match read_tolerant(&stamp) {
+        Some(format) => match read_tolerant(&format) {
             Some(STORE_FORMAT) => Ok(()),
+            Some(BEFORE_LANES) => stamp(kv).await,
             Some(newer) if newer > STORE_FORMAT => Err(BootError::Newer(newer)),
             Some(older) => Err(BootError::Older(older)),
             None => Err(BootError::Unstamped),

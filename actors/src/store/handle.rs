@@ -20,7 +20,7 @@ use crate::model::failure::FailureClass;
 use crate::model::invariants::Miscount;
 use crate::ports::{DiskRoom, Kv, KvError, Lane, Page, Scan, StoreCut, StoreStats, Verified};
 use crate::supervision::Slot;
-use crate::sync::{Arc, Mutex, MutexGuard};
+use crate::sync::{Arc, Mutex, MutexGuard, others_may_run};
 
 /// What anyone may know of the store without asking it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +97,7 @@ impl Drop for Token {
     fn drop(&mut self) {
         if let Some(gone) = self.0.take() {
             let _ = gone.send(());
+            others_may_run();
         }
     }
 }
@@ -326,8 +327,8 @@ impl StoreHandle {
         self.lease()?.kv().verify(cf, from, max_bytes).await
     }
 
-    /// Counts every row against the counters, both as they are at one moment. Takes a second or so for each hundred
-    /// thousand rows and gives up, with `not_running`, once the store is to be closed.
+    /// Counts every row against the counters, both as they are at one moment. Takes as long as it takes to read the index
+    /// and to look up each row it names, and gives up, with `not_running`, once the store is to be closed.
     pub async fn recount(&self) -> Result<Recounted, KvError> {
         let lease = self.lease()?;
         let (door, generation) = (Arc::clone(&self.door), lease.generation);

@@ -172,6 +172,7 @@ fn count_page(moment: &dyn Moment, index: &[Pair]) -> Result<Counts, KvError> {
     let index = index.iter().map(|(key, value)| (Cf::Index, key.clone(), value.clone()));
     let rows = there(Cf::Deliveries, &encoded, found);
     let names = there(Cf::Tenants, &names, ords);
+    let hooks = hooks.into_iter().map(|(key, value)| (Cf::Hooks, key, value));
     let all = index.chain(rows).chain(names).chain(hooks);
     Ok(invariants::recount(&Dump::from_rows(all)))
 }
@@ -181,13 +182,13 @@ fn hooks_of_unreadable(
     moment: &dyn Moment,
     keys: &[DeliveryKey],
     rows: &[Option<Vec<u8>>],
-) -> Result<Vec<(Cf, Vec<u8>, Vec<u8>)>, KvError> {
+) -> Result<Vec<Pair>, KvError> {
     let mut hooks = Vec::new();
     for (key, row) in keys.iter().zip(rows) {
         if row.as_ref().is_some_and(|row| DeliveryRow::decode(row).is_err()) {
             let key = HookKey(key.seq).encode().to_vec();
             let found = moment.multi_get(Cf::Hooks, std::slice::from_ref(&key))?;
-            hooks.extend(found.into_iter().flatten().map(|hook| (Cf::Hooks, key.clone(), hook)));
+            hooks.extend(found.into_iter().flatten().map(|hook| (key.clone(), hook)));
         }
     }
     Ok(hooks)

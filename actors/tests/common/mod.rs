@@ -29,7 +29,7 @@ use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
 use ankusa_actors::ports::sim::{JournalEvents, SimClock, SimDisk, SimEngine, SimEntropy};
 use ankusa_actors::ports::{Clock, Engine, Entropy, Pair};
 use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, Refusal, TenantsConfig};
-use ankusa_actors::sources::{Source, Sources};
+use ankusa_actors::sources::{LaneRules, Source, Sources};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::{Front, MakeFront};
 use bytes::Bytes;
@@ -127,7 +127,7 @@ impl Bench {
             dedupe_key: None,
             verification: None,
         };
-        NewHook { envelope, sinks: Arc::from([HTTP]) }
+        NewHook { envelope, sinks: Arc::from([HTTP]), lanes: Vec::new() }
     }
 
     /// Sends a hook and waits for what its caller is told.
@@ -206,6 +206,7 @@ pub fn open_source(id: &str, tenant: &str, modules: &[&'static str]) -> Source {
         on_verify_failure: OnVerifyFailure::Reject,
         sinks: Vec::new(),
         modules: modules.iter().copied().collect(),
+        lanes: LaneRules::default(),
         forward: ForwardPolicy::default(),
         trust_url_tenant: false,
     }

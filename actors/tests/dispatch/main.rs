@@ -11,6 +11,8 @@ mod deliveries;
 mod dlq;
 mod fairness;
 mod faults;
+mod lane_crashes;
+mod lanes;
 mod markers;
 mod purge;
 mod retries;

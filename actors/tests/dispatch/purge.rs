@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ankusa_actors::dispatch::{PurgeChunk, PurgeCursor, PurgeError, PurgeState, PurgeStep, Purged};
+use ankusa_actors::dispatch::{PurgeChunk, PurgeCursor, PurgeError, PurgeStep, Purgeable, Purged};
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::counters::{self, Field};
 use ankusa_actors::model::failure::FailureClass;
 use ankusa_actors::model::ids::TenantOrd;
 use ankusa_actors::model::keys::{CounterKey, TenantNameKey};
+use ankusa_actors::model::ordering::OrderBy;
 use ankusa_actors::node::Node;
 use ankusa_actors::ports::sim::{Fault, SimEntropy, SimOp};
 use ankusa_actors::ports::{Entropy, Lane, Outcome};
@@ -16,7 +17,7 @@ use ankusa_actors::queue::CommitAnswer;
 
 use crate::world::{HTTP, World, millis, rest, retry, secs, stop};
 
-use PurgeState::{Dead, Inflight, Pending};
+use Purgeable::{Dead, Inflight, Pending};
 
 fn ord(world: &World, tenant: &str) -> Option<TenantOrd> {
     let key = TenantNameKey(tenant).encode();
@@ -41,16 +42,16 @@ async fn chunk(
     world: &World,
     node: &Node,
     tenant: &str,
-    states: &[PurgeState],
+    states: &[Purgeable],
     cursor: Option<PurgeCursor>,
 ) -> Result<PurgeChunk, PurgeError> {
-    let states: BTreeSet<PurgeState> = states.iter().copied().collect();
+    let states: BTreeSet<Purgeable> = states.iter().copied().collect();
     let step = PurgeStep { tenant: ord(world, tenant).unwrap(), states, cursor };
     node.handles().dispatch.purge(step).await
 }
 
 /// To its end. Answers the chunks that removed something.
-async fn purge(world: &World, node: &Node, tenant: &str, states: &[PurgeState]) -> Vec<Purged> {
+async fn purge(world: &World, node: &Node, tenant: &str, states: &[Purgeable]) -> Vec<Purged> {
     let (mut cursor, mut removed) = (None, Vec::new());
     for _ in 0..10_000 {
         let done = chunk(world, node, tenant, states, cursor).await.unwrap();
@@ -105,7 +106,7 @@ async fn every_row_of_one_tenant_goes_with_its_hook_and_those_of_others_stay() {
     let (world, node) = one_of_each().await;
     let before = counts(&world, "other");
     let [pending, scheduled, inflight, dead, _] = counts(&world, "acme");
-    let removed = sum(&purge(&world, &node, "acme", &PurgeState::ALL).await);
+    let removed = sum(&purge(&world, &node, "acme", &Purgeable::ALL).await);
     assert_eq!(
         [removed.pending, removed.inflight, removed.dead].map(u64::cast_signed),
         [pending + scheduled, inflight, dead]
@@ -188,7 +189,7 @@ async fn a_hook_that_owes_something_else_stays_and_one_that_does_not_goes_with_i
     world.probes[0].script.answer([Outcome::Permanent("no".to_owned())]);
     world.send(&node, "archived").await;
     secs(2).await;
-    purge(&world, &node, "acme", &PurgeState::ALL).await;
+    purge(&world, &node, "acme", &Purgeable::ALL).await;
     rest().await;
     assert_eq!((world.rows().len(), world.hooks(), world.index().as_str()), (0, 1, "a"));
     world.is_sound();
@@ -256,13 +257,13 @@ async fn a_row_that_moves_on_during_the_purge_is_caught_in_the_next_round() {
     world.send_many(&node, 0, "acme", 600).await;
     // The first chunk leaves the pending rows half done; meanwhile the claimed one is due again, behind a place the
     // purge has yet to come by, and another is claimed.
-    let first = chunk(&world, &node, "acme", &PurgeState::ALL, None).await.unwrap();
+    let first = chunk(&world, &node, "acme", &Purgeable::ALL, None).await.unwrap();
     assert_eq!(first.purged, Purged { pending: 500, inflight: 0, dead: 0 });
     secs(4).await;
     assert_eq!(counts(&world, "acme")[1..3], [1, 1]);
     let mut cursor = first.next;
     while let Some(at) = cursor {
-        cursor = chunk(&world, &node, "acme", &PurgeState::ALL, Some(at)).await.unwrap().next;
+        cursor = chunk(&world, &node, "acme", &Purgeable::ALL, Some(at)).await.unwrap().next;
     }
     assert_eq!(counts(&world, "acme"), [0; 5]);
     world.is_sound();
@@ -297,11 +298,11 @@ async fn a_write_that_failed_is_not_made_twice() {
     ] {
         let (world, node) = one_of_each().await;
         world.disk.fail(fault.on(Lane::Background));
-        chunk(&world, &node, "acme", &PurgeState::ALL, None).await.unwrap_err();
-        let refused = chunk(&world, &node, "acme", &PurgeState::ALL, None).await.unwrap_err();
+        chunk(&world, &node, "acme", &Purgeable::ALL, None).await.unwrap_err();
+        let refused = chunk(&world, &node, "acme", &Purgeable::ALL, None).await.unwrap_err();
         assert!(refused.to_string().contains("not_running"), "not before a reopen: {refused}");
         secs(20).await;
-        purge(&world, &node, "acme", &PurgeState::ALL).await;
+        purge(&world, &node, "acme", &Purgeable::ALL).await;
         assert_eq!(counts(&world, "acme"), [0; 5]);
         world.is_sound();
         rest().await;
@@ -327,7 +328,7 @@ fn fault(chance: &SimEntropy) -> Fault {
 }
 
 /// A purge under way: its states and where it goes on.
-type UnderWay = (Vec<PurgeState>, Option<PurgeCursor>);
+type UnderWay = (Vec<Purgeable>, Option<PurgeCursor>);
 
 async fn step(world: &World, node: &Node, chance: &SimEntropy, purging: &mut UnderWay) {
     match draw(chance, 16) {
@@ -358,7 +359,7 @@ async fn step(world: &World, node: &Node, chance: &SimEntropy, purging: &mut Und
             let states = if cursor.is_some() {
                 states
             } else {
-                let some = PurgeState::ALL.into_iter().filter(|_| draw(chance, 3) > 0);
+                let some = Purgeable::ALL.into_iter().filter(|_| draw(chance, 3) > 0);
                 some.collect()
             };
             let done = chunk(world, node, "a", &states, cursor).await;
@@ -409,7 +410,7 @@ async fn live(seed: u64) {
     secs(20).await;
     if ord(&world, "a").is_some() {
         world.probes.iter().for_each(|probe| probe.script.slow(Duration::from_secs(2)));
-        purge(&world, &node, "a", &PurgeState::ALL).await;
+        purge(&world, &node, "a", &Purgeable::ALL).await;
         assert_eq!(counts(&world, "a"), [0; 5]);
     }
     secs(300).await;
@@ -430,4 +431,52 @@ fn a_purge_among_claims_outcomes_faults_and_crashes_leaves_the_store_sound() {
         eprintln!("ANKUSA_SEED={seed}");
         runtime.block_on(live(seed));
     }
+}
+
+/// One source whose sink takes everything in order, and fails it.
+async fn blocked_lane(hooks: usize) -> (World, Node) {
+    let mut world = World::new(&[1]);
+    world.order(0, &[Some(OrderBy::Source)]);
+    world.dispatch.retry.base_ms = 60_000;
+    let node = world.start().await;
+    world.probe().script.answer([retry("busy")]);
+    world.send_many(&node, 0, "acme", hooks).await;
+    secs(1).await;
+    (world, node)
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_that_wait_in_lanes_go_as_pending_ones_and_the_head_with_them() {
+    let (world, node) = blocked_lane(1_200).await;
+    assert_eq!(world.count(Field::LaneMembers), 1_199);
+    let removed = purge(&world, &node, "acme", &[Pending]).await;
+    assert_eq!(sum(&removed), Purged { pending: 1_200, ..Purged::default() });
+    world.is_sound();
+    // The marker of the second in which the head was to be tried again goes with that.
+    secs(100).await;
+    assert_eq!(world.probe().attempts(), ["acme0 #1"]);
+    assert_eq!((world.hooks(), world.index().as_str()), (0, ""));
+    world.send(&node, "after").await;
+    secs(1).await;
+    assert_eq!(world.probe().attempts(), ["acme0 #1", "after #1"]);
+    world.is_sound();
+    stop(node).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_goes_hands_its_lane_on() {
+    let mut world = World::new(&[1]);
+    world.order(0, &[Some(OrderBy::Source)]);
+    let node = world.start().await;
+    world.probe().script.slow(Duration::from_secs(20));
+    world.send_many(&node, 0, "acme", 3).await;
+    secs(1).await;
+    let removed = purge(&world, &node, "acme", &[Inflight]).await;
+    assert_eq!(sum(&removed), Purged { inflight: 1, ..Purged::default() });
+    world.is_sound();
+    secs(100).await;
+    assert_eq!(world.probe().attempts(), ["acme0 #1", "acme1 #1", "acme2 #1"]);
+    assert_eq!(world.hooks(), 0);
+    world.is_sound();
+    stop(node).await;
 }

@@ -16,6 +16,7 @@ use ankusa_actors::model::forward::ForwardPolicy;
 use ankusa_actors::model::ids::{HookId, Seq, TenantOrd};
 use ankusa_actors::model::invariants::{Dump, check};
 use ankusa_actors::model::keys::{CounterKey, is_sentinel};
+use ankusa_actors::model::ordering::OrderBy;
 use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::model::verify::Verifier;
 use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
@@ -24,7 +25,7 @@ use ankusa_actors::ports::{
     Clock, Delivery, DiskRoom, Engine, Entropy, Kv, KvError, Lane, OpenError, Outcome, Sink,
 };
 use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, TenantsConfig};
-use ankusa_actors::sources::{OnVerifyFailure, Source, Sources};
+use ankusa_actors::sources::{LaneRules, OnVerifyFailure, Source, Sources};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::Front;
 use async_trait::async_trait;
@@ -201,6 +202,17 @@ impl World {
         }
     }
 
+    /// Says what the sinks of a source take their hooks in order by.
+    pub(crate) fn order(&mut self, source: usize, by: &[Option<OrderBy>]) {
+        let id = format!("s{source}");
+        let ordered = |source: &Arc<Source>| {
+            let by =
+                if source.id == id { LaneRules::new(by.to_vec()) } else { source.lanes.clone() };
+            Source { lanes: by, ..of_sinks(source.id.clone(), source.sinks.clone()) }
+        };
+        self.sources = Arc::new(self.sources.iter().map(ordered).collect());
+    }
+
     /// The process dies; the machine does not.
     pub(crate) fn kill(&self) {
         self.alive.store(false, Ordering::Relaxed);
@@ -250,7 +262,9 @@ impl World {
         let now_ms = self.clock.now_ms();
         let random = self.ids.fetch_add(1, Ordering::Relaxed);
         let source_id = format!("s{source}");
-        let sinks = Arc::clone(&self.sources.get(&source_id).unwrap().modules);
+        let source = Arc::clone(self.sources.get(&source_id).unwrap());
+        let (sinks, body) = (Arc::clone(&source.modules), body.as_bytes());
+        let lanes = source.lanes.lanes(&source_id, &[], body);
         let envelope = Envelope {
             id: HookId::v7(now_ms, u128::from(random)),
             source_id,
@@ -260,11 +274,11 @@ impl World {
             path: "/s".to_owned(),
             headers: Vec::new(),
             content_type: Some(Bytes::from_static(b"text/plain")),
-            body: Bytes::copy_from_slice(body.as_bytes()),
+            body: Bytes::copy_from_slice(body),
             dedupe_key: None,
             verification: None,
         };
-        NewHook { envelope, sinks }
+        NewHook { envelope, sinks, lanes }
     }
 
     /// Commits a hook of the first source and the tenant `acme`.
@@ -298,6 +312,19 @@ impl World {
         match node.handles().batchers[0].submit(hook) {
             Ok((waiting, deadline)) => waiting.answer(deadline).await,
             Err(refusal) => CommitAnswer::Refused(refusal),
+        }
+    }
+
+    /// Commits hooks of the first source and the tenant `acme` with these bodies, in this order.
+    pub(crate) async fn send_all<T: AsRef<str>>(&self, node: &Node, bodies: &[T]) {
+        let mut waiting = Vec::new();
+        for body in bodies {
+            let hook = self.hook(0, "acme", body.as_ref());
+            waiting.push(node.handles().batchers[0].submit(hook).unwrap());
+        }
+        for (waiting, deadline) in waiting {
+            let answer = waiting.answer(deadline).await;
+            assert!(matches!(answer, CommitAnswer::Committed(_)), "{answer:?}");
         }
     }
 
@@ -376,14 +403,18 @@ fn probe(clock: &Arc<SimClock>, module: &'static str) -> Arc<Probe> {
 }
 
 fn source(ix: usize, probes: Vec<Arc<Probe>>) -> Source {
-    let sinks: Vec<Arc<dyn Sink>> =
-        probes.into_iter().map(|probe| probe as Arc<dyn Sink>).collect();
+    let sinks = probes.into_iter().map(|probe| probe as Arc<dyn Sink>);
+    of_sinks(format!("s{ix}"), sinks.collect())
+}
+
+fn of_sinks(id: String, sinks: Vec<Arc<dyn Sink>>) -> Source {
     Source {
-        id: format!("s{ix}"),
+        id,
         tenant: "acme".to_owned(),
         verifier: Verifier::None,
         on_verify_failure: OnVerifyFailure::Reject,
         modules: Source::modules_of(&sinks),
+        lanes: LaneRules::default(),
         sinks,
         forward: ForwardPolicy::All,
         trust_url_tenant: false,

@@ -23,7 +23,7 @@ use ankusa_actors::ports::{
     Clock, Delivery, Direction, Engine, Entropy, Outcome, Pair, Scan, Sink,
 };
 use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, Refusal, TenantsConfig};
-use ankusa_actors::sources::{Source, Sources};
+use ankusa_actors::sources::{LaneRules, Source, Sources};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::Front;
 use async_trait::async_trait;
@@ -149,6 +149,7 @@ fn source(sinks: u16, asked: &Asked) -> Source {
     let sink = |sink| Arc::new(Receiver { sink, asked: Arc::clone(asked) }) as Arc<dyn Sink>;
     let of_source: Vec<_> = (0..sinks).map(sink).collect();
     Source {
+        lanes: LaneRules::default(),
         id: format!("s{sinks}"),
         tenant: "default".to_owned(),
         verifier: Verifier::None,
@@ -288,7 +289,7 @@ impl<D: Disk> World<D> {
             verification: None,
         };
         self.sent += 1;
-        NewHook { envelope, sinks: Arc::clone(&source.modules) }
+        NewHook { envelope, sinks: Arc::clone(&source.modules), lanes: Vec::new() }
     }
 
     fn answer(&self, which: usize, outcome: Outcome) {

@@ -8,9 +8,9 @@ use ankusa_actors::model::delivery::{DeliveryRow, RowState};
 use ankusa_actors::model::envelope::Envelope;
 use ankusa_actors::model::ids::Seq;
 use ankusa_actors::model::invariants::{self, Dump, Violation};
-use ankusa_actors::model::keys::{DeliveryKey, HookKey, is_sentinel};
+use ankusa_actors::model::keys::{DeliveryKey, HookKey, LaneMemberKey, is_sentinel};
 use ankusa_actors::ports::sim::{SimCounts, SimDisk};
-use ankusa_actors::ports::{Clock, Event, Events, Pair};
+use ankusa_actors::ports::{Clock, Delivery, Event, Events, Pair};
 use ankusa_actors::queue::CommitAnswer;
 
 use super::plan::{Plan, Step};
@@ -39,12 +39,29 @@ struct Sent {
     asked: BTreeSet<(usize, u32)>,
 }
 
+/// The header whose value hooks of an ordered sink go by.
+pub const LANE_HEADER: &str = "lane";
+
+/// The sink that takes its hooks in order, where a source has so many.
+pub const ORDERED_SINK: usize = 1;
+
+/// What the sink of a lane has seen.
+#[derive(Clone, Debug)]
+struct LaneSeen {
+    /// The hook it was asked to take last.
+    seq: Seq,
+    body: String,
+    under_way: usize,
+}
+
 #[derive(Default)]
 struct Record {
     /// By body: every body is sent once.
     sent: BTreeMap<String, Sent>,
     by_seq: BTreeMap<Seq, String>,
     highest: Seq,
+    /// By source, tenant and value of the header.
+    lanes: BTreeMap<String, LaneSeen>,
     journal: Vec<String>,
     violations: Vec<String>,
     /// Bodies of values that were decoded before.
@@ -172,13 +189,15 @@ impl Judge {
         }
     }
 
-    /// A sink is asked to take it.
-    pub fn is_delivered(&self, body: &str, sink: usize, attempt: u32) {
-        self.note(&format!("{body}: attempt {attempt} at sink {sink}"));
+    /// A sink is asked to take it. It is under way for as long as the answer lives.
+    pub fn is_delivered(&self, body: &str, sink: usize, delivery: &Delivery) -> UnderWay {
+        self.note(&format!("{body}: attempt {} at sink {sink}", delivery.attempt));
         let durable = self.hooks(&self.disk.durable_rows(Cf::Hooks));
-        if !durable.iter().any(|(_, stored)| stored == body) {
+        let stored = durable.iter().find(|(_, stored)| stored == body);
+        if stored.is_none() {
             self.object(format!("{body} is delivered and a power cut would lose it"));
         }
+        let attempt = delivery.attempt;
         let sent = self.record.lock().unwrap().sent[body].clone();
         if matches!(sent.fate, Fate::Answered(CommitAnswer::Refused(_))) {
             self.object(format!("{body} was refused and is delivered"));
@@ -195,6 +214,36 @@ impl Judge {
         if self.asks_once && !(is_new && follows) {
             self.object(format!("attempt {attempt} of {body} at sink {sink} comes after {last:?}"));
         }
+        let lane = stored.filter(|_| sink == ORDERED_SINK).map(|(seq, _)| {
+            let Envelope { source_id, headers, .. } = &*delivery.envelope;
+            let lane = format!("{source_id} {} {headers:?}", delivery.tenant_id);
+            self.is_in_turn(&lane, *seq, body);
+            lane
+        });
+        UnderWay { judge: self.clone(), lane }
+    }
+
+    /// Per lane hooks are begun in the order of their seqs, each once the one before it was taken or given up.
+    fn is_in_turn(&self, lane: &str, seq: Seq, body: &str) {
+        let mut record = self.record.lock().unwrap();
+        let under_way = record.lanes.get(lane).map_or(0, |seen| seen.under_way);
+        let this = LaneSeen { seq, body: body.to_owned(), under_way: under_way + 1 };
+        let before = record.lanes.insert(lane.to_owned(), this);
+        let Some(before) = before else { return };
+        let sent = &record.sent[&before.body];
+        let is_over = sent.taken.contains(&ORDERED_SINK)
+            || sent.declined.contains(&ORDERED_SINK)
+            || sent.asked.contains(&(ORDERED_SINK, self.max_attempts));
+        drop(record);
+        let is_next = before.body == body || is_over;
+        if before.seq > seq || before.under_way > 0 || !is_next {
+            self.object(format!("{body} is begun with seq {seq} behind {before:?}"));
+        }
+    }
+
+    /// A power cut undoes what was written of the ends of deliveries.
+    pub fn lanes_may_begin_again(&self) {
+        self.record.lock().unwrap().lanes.clear();
     }
 
     /// A sink has said that it will never take it.
@@ -218,12 +267,25 @@ impl Judge {
 
     /// A group that failed and shows up after a reopen may find that dispatch has removed the marker of its second, which
     /// nobody could see it share. It is fenced, or the next start gives the marker back: an acked hook is never in it.
-    fn is_excused(&self, violation: &Violation, hooks: &[(Seq, String)]) -> bool {
-        let Violation::DueWithoutMarker(due) = violation else { return false };
-        let Some((_, body)) = hooks.iter().find(|(seq, _)| *seq == due.seq) else { return false };
+    /// So with the marker of a lane.
+    fn is_excused(&self, violation: &Violation, hooks: &[(Seq, String)], index: &[Pair]) -> bool {
+        let seqs: Vec<Seq> = if let Violation::DueWithoutMarker(due) = violation {
+            vec![due.seq]
+        } else if let Violation::LaneStalled(lane) = violation {
+            let members = index.iter().filter_map(|(key, _)| LaneMemberKey::decode(key));
+            members.filter(|member| member.of() == lane.of()).map(|member| member.seq).collect()
+        } else {
+            return false;
+        };
         let record = self.record.lock().unwrap();
-        let is_acked = matches!(record.sent[body].fate, Fate::Answered(CommitAnswer::Committed(_)));
-        !is_acked && !record.is_over
+        let is_acked = |body: &String| {
+            matches!(record.sent[body].fate, Fate::Answered(CommitAnswer::Committed(_)))
+        };
+        let is_hook_acked = |seq: &Seq| {
+            let hook = hooks.iter().find(|(stored, _)| stored == seq);
+            hook.is_none_or(|(_, body)| is_acked(body))
+        };
+        !record.is_over && !seqs.iter().any(is_hook_acked)
     }
 
     /// The same, unless nothing was written since.
@@ -239,8 +301,9 @@ impl Judge {
         let family = |cf| rows(cf).into_iter().map(move |(key, value)| (cf, key, value));
         let dump = Dump::from_rows(Cf::ALL.into_iter().flat_map(family));
         let hooks = self.hooks(&rows(Cf::Hooks));
+        let index = rows(Cf::Index);
         for violation in invariants::check(&dump) {
-            if !self.is_excused(&violation, &hooks) {
+            if !self.is_excused(&violation, &hooks, &index) {
                 self.object(format!("{when}: {violation}"));
             }
         }
@@ -345,6 +408,22 @@ impl Judge {
 
     pub fn violations(&self) -> Vec<String> {
         self.record.lock().unwrap().violations.clone()
+    }
+}
+
+/// A delivery that has begun, however it ends.
+pub struct UnderWay {
+    judge: Judge,
+    lane: Option<String>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut record = self.judge.record.lock().unwrap();
+        let seen = self.lane.take().and_then(|lane| record.lanes.get_mut(&lane));
+        if let Some(seen) = seen {
+            seen.under_way = seen.under_way.saturating_sub(1);
+        }
     }
 }
 

@@ -7,13 +7,14 @@ use std::time::Duration;
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::envelope::Envelope;
 use ankusa_actors::model::ids::HookId;
+use ankusa_actors::model::ordering::OrderBy;
 use ankusa_actors::node::{Node, Ports};
 use ankusa_actors::ports::sim::{SimClock, SimDisk, SimEntropy};
 use ankusa_actors::ports::{
     Clock, Delivery, DiskRoom, Engine, Entropy, Kv, KvError, OpenError, Outcome, Sink,
 };
 use ankusa_actors::queue::{CommitAnswer, NewHook};
-use ankusa_actors::sources::{Source, Sources};
+use ankusa_actors::sources::{LaneRules, Source, Sources};
 use ankusa_actors::tree::Front;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -22,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Story;
 use super::draw::Chance;
-use super::judge::Judge;
+use super::judge::{Judge, LANE_HEADER, ORDERED_SINK};
 use super::plan::{Mood, Plan, Step};
 use crate::common::late::LateEngine;
 use crate::common::{Bench, HTTP, open_source};
@@ -60,7 +61,7 @@ impl Sink for JudgedSink {
 
     async fn deliver(&self, delivery: &Delivery) -> Outcome {
         let body = String::from_utf8(delivery.envelope.body.to_vec()).unwrap();
-        self.judge.is_delivered(&body, self.ix, delivery.attempt);
+        let _under_way = self.judge.is_delivered(&body, self.ix, delivery);
         // Drawn from what is asked, not from the order it is asked in.
         let asked = format!("{body} {} {}", self.ix, delivery.attempt);
         let mut chance = Chance(
@@ -179,9 +180,14 @@ impl World {
             };
             let sinks_of: Vec<_> = (0..sinks).map(sink).collect();
             let modules = Source::modules_of(&sinks_of);
+            // Of two sinks the second takes its hooks in order.
+            let by = Some(OrderBy::Header(LANE_HEADER.to_owned()));
             Source {
                 sinks: sinks_of,
                 modules,
+                lanes: LaneRules::new(
+                    (0..sinks).map(|ix| by.clone().filter(|_| ix == ORDERED_SINK)),
+                ),
                 ..open_source(&format!("src{sinks}"), "default", &[])
             }
         };
@@ -226,6 +232,7 @@ impl World {
             Step::SetClock { by_ms } => self.clock.step_ms(*by_ms),
             Step::CutPower { keeping } => {
                 self.power_cuts += 1;
+                self.judge.lanes_may_begin_again();
                 self.end_abruptly(|disk| disk.cut_power_keeping(*keeping)).await;
                 self.start().await;
             }
@@ -317,6 +324,9 @@ impl World {
         let source_id = format!("src{sinks}");
         let source = self.bench.sources.get(&source_id).unwrap();
         let now_ms = self.clock.now_ms();
+        let lane = Bytes::from(format!("{}", self.clients.len() % 3));
+        let headers = vec![(Bytes::from(LANE_HEADER), lane)];
+        let lanes = source.lanes.lanes(&source_id, &headers, body.as_bytes());
         let envelope = Envelope {
             id: HookId::v7(now_ms, self.entropy.bits()),
             source_id,
@@ -324,13 +334,13 @@ impl World {
             received_at_ms: now_ms,
             method: "POST".to_owned(),
             path: "/webhooks/src".to_owned(),
-            headers: Vec::new(),
+            headers,
             content_type: None,
             body: Bytes::copy_from_slice(body.as_bytes()),
             dedupe_key: None,
             verification: None,
         };
-        NewHook { envelope, sinks: Arc::clone(&source.modules) }
+        NewHook { envelope, sinks: Arc::clone(&source.modules), lanes }
     }
 
     fn hang_up(&self) {

@@ -183,7 +183,12 @@ fn unknown() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<u8>)>> {
 pub(crate) fn row() -> impl Strategy<Value = DeliveryRow> {
     let module = optional("Elixir\\.[A-Z][a-z]{1,9}");
     let numbers = (any::<u32>(), any::<u64>(), any::<u32>());
-    let texts = (optional("\\PC{0,40}"), optional(name()), optional("[0-9a-f-]{36}"));
+    let texts = (
+        optional("\\PC{0,40}"),
+        prop::option::of(any::<u128>()),
+        optional(name()),
+        optional("[0-9a-f-]{36}"),
+    );
     (module, any::<bool>(), numbers, texts, unknown()).prop_map(
         |(module, dead, numbers, texts, unknown)| DeliveryRow {
             module,
@@ -191,9 +196,10 @@ pub(crate) fn row() -> impl Strategy<Value = DeliveryRow> {
             attempts: numbers.0,
             at_ms: numbers.1,
             error: texts.0,
+            lane: texts.1,
             size: numbers.2,
-            source_id: texts.1,
-            replay: texts.2,
+            source_id: texts.2,
+            replay: texts.3,
             unknown,
         },
     )

@@ -19,5 +19,7 @@ pub mod store;
 pub mod term;
 
 pub use dump::{Dump, DumpError, Family, Row};
-pub use judge::{Evidence, Invariant, Moment, SeqHistory, Violation, judge};
+pub use judge::{
+    Evidence, Invariant, LaneRequest, Moment, SeqHistory, Violation, judge, judge_lanes,
+};
 pub use ledger::{Delivery, Digest, Outcome, Request};

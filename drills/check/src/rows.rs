@@ -60,6 +60,12 @@ pub enum Index {
     Active { second: u64, ord: u32 },
     /// `a`: to be archived.
     Archive { seq: u64, ord: u32, size: u32 },
+    /// `O`: waits in a lane.
+    Member { slot: Slot, ord: u32, lane: u128, size: u32 },
+    /// `H`: the one row of the lane that is due or claimed.
+    Head { slot: Slot, ord: u32, lane: u128 },
+    /// `P`: the lane may have members and no head.
+    LaneMarker { ord: u32, lane: u128 },
     /// `c`: an obligation of this hook was cleared.
     Cleared { seq: u64 },
     /// A claim reference, a dedupe key or its expiry: well formed, and no invariant asks about it yet.
@@ -113,6 +119,10 @@ impl<'a> Fields<'a> {
 
     fn u64(&mut self) -> Result<u64, Refusal> {
         self.array().map(u64::from_be_bytes)
+    }
+
+    fn u128(&mut self) -> Result<u128, Refusal> {
+        self.array().map(u128::from_be_bytes)
     }
 
     fn slot(&mut self) -> Result<Slot, Refusal> {
@@ -275,6 +285,15 @@ pub fn index(key: &[u8], value: &[u8]) -> Result<Index, Refusal> {
             }
             Index::Cleared { seq }
         }
+        b'O' => {
+            let (ord, lane, slot) = (fields.u32()?, fields.u128()?, fields.slot()?);
+            Index::Member { slot, ord, lane, size: of_value.u32()? }
+        }
+        b'H' => {
+            let (ord, lane) = (fields.u32()?, fields.u128()?);
+            Index::Head { slot: of_value.slot()?, ord, lane }
+        }
+        b'P' => Index::LaneMarker { ord: fields.u32()?, lane: fields.u128()? },
         b'k' => {
             fields.u64()?;
             of_value.0 = &[];

@@ -14,7 +14,12 @@ pub struct Place {
     pub at: Option<u64>,
     /// Bytes of the stored hook, where the key says so.
     pub size: Option<u32>,
+    /// Whether the key says that it is due as the head of a lane.
+    pub is_head: bool,
 }
+
+/// One lane of one tenant.
+pub type Lane = (u32, u128);
 
 /// Where an index key puts a delivery row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +29,8 @@ pub enum PlaceKind {
     /// Due again.
     DueRetry,
     Claimed,
+    /// In a lane, behind another.
+    Member,
     DeadByTime,
     DeadByTenant,
 }
@@ -44,6 +51,11 @@ pub struct Store {
     pub active: BTreeSet<(u64, u32)>,
     pub archive: BTreeMap<u64, Archive>,
     pub cleared: BTreeSet<u64>,
+    /// The row that is the head of each busy lane.
+    pub heads: BTreeMap<Lane, Slot>,
+    /// Lanes with members.
+    pub waiting: BTreeSet<Lane>,
+    pub lane_markers: BTreeSet<Lane>,
     pub tenants: BTreeMap<u32, String>,
     pub ordinals: BTreeMap<String, u32>,
     pub counters: BTreeMap<(u32, u8), i128>,
@@ -96,12 +108,25 @@ impl Store {
 
     fn take_index(&mut self, index: Index) {
         let mut place = |slot, kind, ord, at, size| {
-            self.places.entry(slot).or_default().push(Place { kind, ord, at, size })
+            let is_head = false;
+            self.places.entry(slot).or_default().push(Place { kind, ord, at, size, is_head })
         };
         match index {
             Index::Due { slot, ord, at, size, kind } => {
+                let is_head = kind >= 2;
                 let kind = if kind % 2 == 0 { PlaceKind::DueFirst } else { PlaceKind::DueRetry };
-                place(slot, kind, ord, Some(at), Some(size));
+                let place = Place { kind, ord, at: Some(at), size: Some(size), is_head };
+                self.places.entry(slot).or_default().push(place);
+            }
+            Index::Member { slot, ord, lane, size } => {
+                place(slot, PlaceKind::Member, ord, None, Some(size));
+                self.waiting.insert((ord, lane));
+            }
+            Index::Head { slot, ord, lane } => {
+                self.heads.insert((ord, lane), slot);
+            }
+            Index::LaneMarker { ord, lane } => {
+                self.lane_markers.insert((ord, lane));
             }
             Index::Claimed { slot, ord, size } => {
                 place(slot, PlaceKind::Claimed, ord, None, Some(size))

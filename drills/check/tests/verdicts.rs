@@ -277,6 +277,70 @@ fn a_due_key_has_its_active_marker() {
     );
 }
 
+fn lane_key(tag: u8, rest: &[u8]) -> Vec<u8> {
+    key(tag, &[&1_u32.to_be_bytes(), &9_u128.to_be_bytes(), rest])
+}
+
+/// The scene with hook 2 in a lane behind hook 3, which is to be tried again.
+fn with_a_lane() -> Scene {
+    let mut scene = Scene::in_order();
+    let size = |seq| u32::try_from(stored_bytes(seq, "acme")).unwrap().to_be_bytes();
+    scene.remove(Family::Index, &Scene::due_key(2, "acme"));
+    let member = lane_key(b'O', &Scene::delivery_key(2));
+    scene.put(Family::Index, &member, &size(2));
+    let due = [size(3).as_slice(), &[3]].concat();
+    scene.put(Family::Index, &Scene::due_key(3, "acme"), &due);
+    scene.put(Family::Index, &lane_key(b'H', &[]), &Scene::delivery_key(3));
+    for (ord, field, value) in [
+        (1, 1, 0),
+        (0, 1, 1),
+        (1, 10, 1),
+        (0, 10, 1),
+        (1, 11, 1),
+        (0, 11, 1),
+        (1, 12, 1),
+        (0, 12, 1),
+    ] {
+        scene.set_counter(ord, field, value);
+    }
+    scene
+}
+
+#[test]
+fn a_lane_is_busy_exactly_while_it_has_a_head() {
+    assert_eq!(with_a_lane().verdict(), Vec::<String>::new());
+
+    let mut scene = with_a_lane();
+    scene.remove(Family::Index, &lane_key(b'H', &[]));
+    let lane = format!("{:032x}", 9);
+    let headless = "delivery 3/0 is due as the head of a lane, and no lane has it";
+    let stalled = format!(
+        "lane {lane} of tenant ordinal 1 has deliveries waiting, and neither a head nor a marker"
+    );
+    let verdict = scene.verdict_on(Invariant::RowsFitTogether);
+    assert_eq!(verdict, [headless.to_owned(), stalled]);
+    scene.put(Family::Index, &lane_key(b'P', &[]), b"");
+    assert_eq!(scene.verdict_on(Invariant::RowsFitTogether), [headless]);
+
+    let mut scene = with_a_lane();
+    scene.put(Family::Index, &lane_key(b'H', &[]), &Scene::delivery_key(2));
+    let idle = format!(
+        "lane {lane} of tenant ordinal 1 has the head 2/0, which is neither due as one nor claimed"
+    );
+    let verdict = scene.verdict_on(Invariant::RowsFitTogether);
+    assert_eq!(verdict, [headless.to_owned(), idle]);
+}
+
+#[test]
+fn lanes_and_who_waits_in_them_are_counted() {
+    for (field, name) in [(10, "lanes"), (11, "lanes_blocked"), (12, "lane_members")] {
+        let mut scene = with_a_lane();
+        scene.set_counter(1, field, 7);
+        let wrong = format!("I4: {name} of tenant acme is 7, and a recount says 1");
+        assert_eq!(scene.verdict(), [wrong]);
+    }
+}
+
 #[test]
 fn keys_and_rows_agree_on_time_and_size() {
     let mut scene = Scene::in_order();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::load::{PREFIX, SECRET, SOURCES};
+use crate::load::{LANE_HEADER, ORDERED_SOURCE, PREFIX, SECRET, SOURCES};
 
 /// Base of the retry delays, in milliseconds: a drill does not wait for a sink as long as a node in production.
 const RETRY_BASE_MS: u64 = 20;
@@ -14,20 +14,31 @@ const RETRY_BASE_MS: u64 = 20;
 const BREAKER_OPEN_MS: u64 = 200;
 const BREAKER_MAX_OPEN_MS: u64 = 1_000;
 
-/// The sources of the load, delivering to `sink_url`.
+/// The sources of the load, delivering to `sink_url`; one of them in order, where there are `lanes`.
 pub(super) fn configuration(
     data_dir: &Path,
     http_port: u16,
     admin_port: u16,
     sink_url: &str,
+    lanes: bool,
 ) -> Value {
     let sources: serde_json::Map<String, Value> = SOURCES
         .iter()
         .map(|source| {
+            let ordered = if lanes && source.id == ORDERED_SOURCE {
+                json!({"by": {"header": LANE_HEADER}})
+            } else {
+                json!(false)
+            };
             let spec = json!({
                 "tenant": source.tenant,
                 "verify": {"type": "github", "secret": SECRET},
-                "sinks": [{"type": "http", "url": sink_url, "allow_unsigned": true}],
+                "sinks": [{
+                    "type": "http",
+                    "url": sink_url,
+                    "allow_unsigned": true,
+                    "ordered": ordered,
+                }],
             });
             (source.id.to_owned(), spec)
         })

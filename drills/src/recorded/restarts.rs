@@ -84,7 +84,7 @@ async fn restart(
     let journal = Arc::new(Journal::new());
     // What still waits is what the recorded sink refused: the same sink would refuse all of it again, in a row.
     let worker = Worker::start(recording.seed.rotate_left(23), Arc::clone(&journal)).await?;
-    let node = match NodeSetup::new(directory, data_dir, &worker.url())?.start().await {
+    let node = match NodeSetup::with_lanes(directory, data_dir, &worker.url())?.start().await {
         Ok(node) => node,
         Err(NotReady::CannotStart(error)) => {
             return Err(CannotInject(format!("cannot start the node: {error}")));

@@ -85,7 +85,7 @@ impl Session {
         let journal =
             Arc::new(Journal::marking(recorder.log()).or_cannot("open the operation log")?);
         let worker = Worker::start(self.seed, Arc::clone(&journal)).await?;
-        let setup = NodeSetup::new(scratch.path(), recorder.root(), &worker.url())?
+        let setup = NodeSetup::with_lanes(scratch.path(), recorder.root(), &worker.url())?
             .with_environment(recorder.environment());
         let node = setup.start().await.map_err(|error| match error {
             NotReady::CannotStart(error) => {

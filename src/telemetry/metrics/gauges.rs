@@ -24,6 +24,12 @@ pub struct QueueGauges {
     pub inflight: u64,
     /// Rows given up.
     pub dead: u64,
+    /// Lanes with a row due, claimed or waiting for a retry.
+    pub lanes: u64,
+    /// Those among them that wait for a retry.
+    pub lanes_blocked: u64,
+    /// Rows waiting in a lane behind another.
+    pub lane_members: u64,
     /// Hooks not archived yet.
     pub archive_pending: u64,
     /// How long the oldest due row has been due, in milliseconds; 0 when none is.
@@ -54,6 +60,9 @@ pub struct Gauges {
     queue_inflight: Sampled,
     queue_dead: Sampled,
     queue_archive_pending: Sampled,
+    queue_lanes: Sampled,
+    queue_lane_members: Sampled,
+    dispatch_lanes_blocked: Sampled,
     queue_oldest_due_age: SampledAge,
     disk_free_bytes: Sampled,
     disk_total_bytes: Sampled,
@@ -83,6 +92,18 @@ impl Gauges {
             queue_inflight: gauge("ankusa_queue_inflight", "Deliveries claimed"),
             queue_dead: gauge("ankusa_queue_dead", "Deliveries given up"),
             queue_archive_pending: gauge("ankusa_queue_archive_pending", "Hooks not archived yet"),
+            queue_lanes: gauge(
+                "ankusa_queue_lanes",
+                "Ordering lanes with a delivery under way or waiting",
+            ),
+            queue_lane_members: gauge(
+                "ankusa_queue_lane_members",
+                "Deliveries waiting in a lane behind another",
+            ),
+            dispatch_lanes_blocked: gauge(
+                "ankusa_dispatch_lanes_blocked",
+                "Ordering lanes held up by a delivery that waits for another attempt",
+            ),
             disk_free_bytes: gauge("ankusa_disk_free_bytes", "Bytes free where the store is"),
             disk_total_bytes: gauge(
                 "ankusa_disk_total_bytes",
@@ -133,6 +154,9 @@ impl Gauges {
         self.queue_inflight.set(queue.inflight);
         self.queue_dead.set(queue.dead);
         self.queue_archive_pending.set(queue.archive_pending);
+        self.queue_lanes.set(queue.lanes);
+        self.queue_lane_members.set(queue.lane_members);
+        self.dispatch_lanes_blocked.set(queue.lanes_blocked);
         self.queue_oldest_due_age.set_ms(queue.oldest_due_age_ms);
     }
 

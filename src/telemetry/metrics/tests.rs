@@ -91,6 +91,9 @@ fn every_series_comes_out_as_documented() {
         inflight: 6,
         dead: 7,
         archive_pending: 8,
+        lanes: 27,
+        lanes_blocked: 28,
+        lane_members: 29,
         oldest_due_age_ms: 9_500,
     });
     metrics.gauges.set_disk(120_000_000_000, 240_000_000_000);

@@ -3,7 +3,7 @@
 use super::DispatchState;
 use crate::dispatch::purge::Purging;
 use crate::dispatch::writing::not_settled;
-use crate::dispatch::{PurgeChunk, PurgeState, PurgeStep};
+use crate::dispatch::{PurgeChunk, PurgeStep, Purgeable};
 use crate::ports::{Event, KvError};
 
 impl DispatchState {
@@ -22,13 +22,14 @@ impl DispatchState {
             held: &mut self.held,
             outcomes: &mut self.outcomes,
             attempts: &self.attempts,
+            lanes: &mut self.lanes,
             mark: self.args.mark.get(),
             now_ms: self.clock.now_ms(),
         };
         let chunk = purging.step(step).await?;
-        // There may be room now for what was left.
-        self.look |= self.left;
-        for state in PurgeState::ALL {
+        // There may be room now for what was left, or a lane to hand on.
+        self.look |= self.left || self.lanes.has_more();
+        for state in Purgeable::ALL {
             let rows = chunk.purged.of(state);
             if rows > 0 {
                 self.args.events.emit(&Event::Purged { state: state.as_str(), rows });

@@ -4,7 +4,7 @@
 //! The rows alone are judged here. What only answers can tell (an acked hook is there, a refused one is not) is for
 //! whoever kept the answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::cf::Cf;
 use super::counters::Field;
@@ -72,6 +72,8 @@ pub enum Violation {
 
     #[error("{0:?} names a row that is neither due nor claimed")]
     LaneHeadIdle(LaneHeadKey),
+    #[error("{0:?} is due as the head of a lane, or not as one, and the heads say otherwise")]
+    LaneHeadKind(DueKey),
     #[error("{0:?} has members, and neither a head nor a marker")]
     LaneStalled(LaneMarkerKey),
 
@@ -126,12 +128,18 @@ pub fn check(dump: &Dump) -> Vec<Violation> {
 }
 
 fn check_lanes(dump: &Dump, found: &mut Vec<Violation>) {
+    let due: BTreeSet<_> = dump.due.keys().map(|due| (due.tenant, due.row())).collect();
     for (head, row) in &dump.lane_heads {
         let claim = ClaimedKey { tenant: head.tenant, seq: row.seq, sink: row.sink };
-        let is_due =
-            |due: &DueKey| (due.tenant, due.seq, due.sink) == (head.tenant, row.seq, row.sink);
-        if !dump.claimed.contains_key(&claim) && !dump.due.keys().any(is_due) {
+        if !dump.claimed.contains_key(&claim) && !due.contains(&(head.tenant, row.row())) {
             found.push(Violation::LaneHeadIdle(*head));
+        }
+    }
+    let heads: BTreeSet<_> =
+        dump.lane_heads.iter().map(|(head, row)| (head.tenant, row.row())).collect();
+    for (due, value) in &dump.due {
+        if heads.contains(&(due.tenant, due.row())) != value.kind.is_lane_head() {
+            found.push(Violation::LaneHeadKind(*due));
         }
     }
     let mut lanes: Vec<_> = dump

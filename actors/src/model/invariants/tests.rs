@@ -364,7 +364,19 @@ fn a_lane_is_busy_exactly_while_it_has_a_head() {
             store.put(Cf::Index, &head.encode(), &LaneHeadValue { seq: Seq(seq), sink }.encode());
         }
     };
-    assert_eq!(after(names(1, 0)), []);
+    let is_due_as = |store: &mut MapStore, kind| {
+        let value = DueValue { size: size(), kind };
+        store.put(Cf::Index, &due(1, 0).encode(), &value.encode());
+    };
+    for kind in [DueKind::LaneHeadFirst, DueKind::LaneHeadRetry] {
+        let found = after(|store| {
+            is_due_as(store, kind);
+            names(1, 0)(store);
+        });
+        assert_eq!(found, []);
+        assert_eq!(after(|store| is_due_as(store, kind)), [Violation::LaneHeadKind(due(1, 0))]);
+    }
+    assert_eq!(after(names(1, 0)), [Violation::LaneHeadKind(due(1, 0))]);
     assert_eq!(after(names(1, 1)), []);
     assert_eq!(after(names(2, 0)), [Violation::LaneHeadIdle(head)]);
     let found = after(|store| {

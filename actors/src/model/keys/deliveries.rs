@@ -163,6 +163,28 @@ impl DueKind {
         if attempts == 0 { Self::First } else { Self::Retry }
     }
 
+    /// Likewise, of one that is put back, and that is the head of a lane where `is_head`: it holds its lane up then.
+    pub const fn put_back(is_head: bool, attempts: u32) -> Self {
+        if is_head { Self::LaneHeadRetry } else { Self::after_attempts(attempts) }
+    }
+
+    /// Likewise, of a row that is tried again because nobody knows how its last attempt ended.
+    pub const fn recovered(is_head: bool, attempts: u32) -> Self {
+        match (is_head, attempts) {
+            (true, 0) => Self::LaneHeadFirst,
+            (true, _) => Self::LaneHeadRetry,
+            (false, _) => Self::after_attempts(attempts),
+        }
+    }
+
+    /// Whether the row is the head of a lane.
+    pub const fn is_lane_head(self) -> bool {
+        match self {
+            Self::First | Self::Retry => false,
+            Self::LaneHeadFirst | Self::LaneHeadRetry => true,
+        }
+    }
+
     pub const fn code(self) -> u8 {
         match self {
             Self::First => 0,

@@ -7,6 +7,30 @@ use super::raw::{Fields, Reader};
 use super::starting_with;
 use crate::model::ids::{Seq, TenantOrd};
 
+/// One lane of one tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LaneKey {
+    pub tenant: TenantOrd,
+    pub lane: u128,
+}
+
+impl LaneKey {
+    pub const fn head(self) -> LaneHeadKey {
+        LaneHeadKey { tenant: self.tenant, lane: self.lane }
+    }
+
+    pub const fn marker(self) -> LaneMarkerKey {
+        LaneMarkerKey { tenant: self.tenant, lane: self.lane }
+    }
+
+    /// Its members from `seq` on, in the order they will be tried.
+    pub fn members_from(self, seq: Seq) -> Range<Vec<u8>> {
+        let Self { tenant, lane } = self;
+        let first = LaneMemberKey { tenant, lane, seq, sink: 0 }.encode().to_vec();
+        first..LaneMemberKey::of_lane(tenant, lane).end
+    }
+}
+
 /// `?O`: a pending row that waits its turn, and has no due key. The value is a [`super::SizeValue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LaneMemberKey {
@@ -44,6 +68,10 @@ impl LaneMemberKey {
         starting_with(&[Self::TAG], Self::SIZE)
     }
 
+    pub fn of_tenant(tenant: TenantOrd) -> Range<Vec<u8>> {
+        starting_with(&Fields::<5>::tagged(Self::TAG).tenant(tenant).done(), Self::SIZE)
+    }
+
     /// The members of one lane, in the order they will be tried.
     pub fn of_lane(tenant: TenantOrd, lane: u128) -> Range<Vec<u8>> {
         let prefix = Fields::<21>::tagged(Self::TAG).tenant(tenant).u128(lane).done();
@@ -52,6 +80,11 @@ impl LaneMemberKey {
 
     pub const fn row(self) -> DeliveryKey {
         DeliveryKey { seq: self.seq, sink: self.sink }
+    }
+
+    /// The lane it is in.
+    pub const fn of(self) -> LaneKey {
+        LaneKey { tenant: self.tenant, lane: self.lane }
     }
 }
 
@@ -66,6 +99,11 @@ impl LaneHeadKey {
     pub const TAG: u8 = b'H';
     pub const SIZE: usize = 1 + 4 + 16;
 
+    /// The lane it is of.
+    pub const fn of(self) -> LaneKey {
+        LaneKey { tenant: self.tenant, lane: self.lane }
+    }
+
     pub fn encode(self) -> [u8; Self::SIZE] {
         Fields::tagged(Self::TAG).tenant(self.tenant).u128(self.lane).done()
     }
@@ -79,6 +117,10 @@ impl LaneHeadKey {
     pub fn all() -> Range<Vec<u8>> {
         starting_with(&[Self::TAG], Self::SIZE)
     }
+
+    pub fn of_tenant(tenant: TenantOrd) -> Range<Vec<u8>> {
+        starting_with(&Fields::<5>::tagged(Self::TAG).tenant(tenant).done(), Self::SIZE)
+    }
 }
 
 /// The value of `?H`.
@@ -90,6 +132,10 @@ pub struct LaneHeadValue {
 
 impl LaneHeadValue {
     pub const SIZE: usize = 8 + 2;
+
+    pub const fn row(self) -> DeliveryKey {
+        DeliveryKey { seq: self.seq, sink: self.sink }
+    }
 
     pub fn encode(self) -> [u8; Self::SIZE] {
         Fields::new().seq(self.seq).u16(self.sink).done()
@@ -112,6 +158,11 @@ pub struct LaneMarkerKey {
 impl LaneMarkerKey {
     pub const TAG: u8 = b'P';
     pub const SIZE: usize = 1 + 4 + 16;
+
+    /// The lane it is of.
+    pub const fn of(self) -> LaneKey {
+        LaneKey { tenant: self.tenant, lane: self.lane }
+    }
 
     pub fn encode(self) -> [u8; Self::SIZE] {
         Fields::tagged(Self::TAG).tenant(self.tenant).u128(self.lane).done()

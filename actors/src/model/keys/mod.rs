@@ -31,7 +31,7 @@ pub use deliveries::{
     ActiveKey, ClaimedKey, DeliveryKey, DueKey, DueKind, DueValue, HookKey, SizeValue,
 };
 pub use held::{AuditKey, AuditPendingKey, QuarantineKey, QuarantinePart};
-pub use lanes::{LaneHeadKey, LaneHeadValue, LaneMarkerKey, LaneMemberKey};
+pub use lanes::{LaneHeadKey, LaneHeadValue, LaneKey, LaneMarkerKey, LaneMemberKey};
 pub use obligations::{
     ArchiveKey, ArchiveValue, ClaimRefKey, ClearedKey, ClearedKind, LeaseKey, LegacyLocationKey,
     SegmentKey,

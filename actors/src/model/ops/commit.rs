@@ -10,9 +10,9 @@ use crate::model::delivery::PendingRow;
 use crate::model::ids::{Seq, TenantOrd};
 use crate::model::invariants::Miscount;
 use crate::model::keys::{
-    ArchiveKey, ArchiveValue, DeliveryKey, DueKey, DueKind, DueValue, HookKey, META_FORMAT_VERSION,
-    META_NEXT_ORD, META_NEXT_SEQ, META_SYNCED_THROUGH, TenantKey, TenantNameKey, u32_value,
-    u64_value,
+    ArchiveKey, ArchiveValue, DeliveryKey, DueKey, DueKind, DueValue, HookKey, LaneMemberKey,
+    META_FORMAT_VERSION, META_NEXT_ORD, META_NEXT_SEQ, META_SYNCED_THROUGH, SizeValue, TenantKey,
+    TenantNameKey, u32_value, u64_value,
 };
 
 /// The store format this release reads and writes.
@@ -27,11 +27,20 @@ pub fn stored_size(value: &[u8]) -> u32 {
 pub trait NewRow {
     /// Appends the encoded row, due at `at_ms` where that is not settled yet.
     fn write(&self, at_ms: u64, out: &mut Vec<u8>);
+
+    /// The lane it waits in instead of being due.
+    fn lane(&self) -> Option<u128> {
+        None
+    }
 }
 
 impl NewRow for PendingRow {
     fn write(&self, at_ms: u64, out: &mut Vec<u8>) {
         self.write_stamped(at_ms, out);
+    }
+
+    fn lane(&self) -> Option<u128> {
+        Self::lane(self)
     }
 }
 
@@ -64,14 +73,26 @@ pub struct FencedHook<'a> {
     pub tenant: TenantOrd,
     /// Bytes of the stored hook value.
     pub size: u32,
-    /// Sink and due time of each row, all still waiting for their first attempt.
-    pub rows: &'a [(u16, u64)],
+    /// All still waiting for their first attempt.
+    pub rows: &'a [FencedRow],
     /// Whether it has an archive obligation.
     pub archive: bool,
 }
 
+/// Where a row to take back waits.
+#[derive(Clone, Copy, Debug)]
+pub struct FencedRow {
+    pub sink: u16,
+    /// When it is due.
+    pub at_ms: u64,
+    /// The lane it waits in instead.
+    pub lane: Option<u128>,
+}
+
 impl Ops {
-    /// A hook, a pending row and a due key per sink, and its archive obligation. A hook that owes nothing is not stored.
+    /// A hook, a pending row and a due key per sink, and its archive obligation. The row of an ordered sink is a member
+    /// of its lane instead of being due: what else is in the lane is not known here. A hook that owes nothing is not
+    /// stored.
     pub fn commit_hook<R: NewRow>(&mut self, hook: NewHook<'_, R>) {
         let NewHook { seq, tenant, at_ms, value, rows, archive } = hook;
         if rows.is_empty() && !archive {
@@ -82,43 +103,66 @@ impl Ops {
         for (sink, row) in rows {
             let row_key = DeliveryKey { seq, sink: *sink };
             self.batch.put_written(Cf::Deliveries, &row_key.encode(), |out| row.write(at_ms, out));
-            let due = DueKey { tenant, at_ms, seq, sink: *sink };
-            self.put_due(&due, DueValue { size, kind: DueKind::First });
+            if let Some(lane) = row.lane() {
+                let member = LaneMemberKey { tenant, lane, seq, sink: *sink };
+                self.batch.put(Cf::Index, &member.encode(), &SizeValue(size).encode());
+                self.mark_lane(member.of());
+            } else {
+                let due = DueKey { tenant, at_ms, seq, sink: *sink };
+                self.put_due(&due, DueValue { size, kind: DueKind::First });
+            }
         }
         if archive {
             let owed = ArchiveValue { size, tenant };
             self.batch.put(Cf::Index, &ArchiveKey(seq).encode(), &owed.encode());
         }
-        self.count_hook(tenant, size, rows.len(), archive, 1);
+        let members = rows.iter().filter(|(_, row)| row.lane().is_some()).count();
+        self.count_hook(tenant, size, [rows.len(), members], archive, 1);
     }
 
-    /// The exact inverse of [`Ops::commit_hook`]; the active markers stay, and dispatch removes them in their time.
+    /// The exact inverse of [`Ops::commit_hook`]; the markers of seconds and lanes stay, and dispatch removes them in
+    /// their time.
     pub fn fence_hook(&mut self, hook: &FencedHook<'_>) {
         let FencedHook { seq, tenant, size, rows, archive } = *hook;
         if rows.is_empty() && !archive {
             return;
         }
         self.batch.delete(Cf::Hooks, &HookKey(seq).encode());
-        for (sink, at_ms) in rows {
-            self.batch.delete(Cf::Deliveries, &DeliveryKey { seq, sink: *sink }.encode());
-            let due = DueKey { tenant, at_ms: *at_ms, seq, sink: *sink };
-            self.batch.delete(Cf::Index, &due.encode());
+        for FencedRow { sink, at_ms, lane } in rows.iter().copied() {
+            self.batch.delete(Cf::Deliveries, &DeliveryKey { seq, sink }.encode());
+            if let Some(lane) = lane {
+                let member = LaneMemberKey { tenant, lane, seq, sink };
+                self.batch.delete(Cf::Index, &member.encode());
+            } else {
+                self.batch.delete(Cf::Index, &DueKey { tenant, at_ms, seq, sink }.encode());
+            }
         }
         if archive {
             self.batch.delete(Cf::Index, &ArchiveKey(seq).encode());
         }
-        self.count_hook(tenant, size, rows.len(), archive, -1);
+        let members = rows.iter().filter(|row| row.lane.is_some()).count();
+        self.count_hook(tenant, size, [rows.len(), members], archive, -1);
     }
 
-    fn count_hook(&mut self, tenant: TenantOrd, size: u32, rows: usize, archive: bool, by: i64) {
+    /// `rows` in all, and how many of them are members of lanes.
+    fn count_hook(
+        &mut self,
+        tenant: TenantOrd,
+        size: u32,
+        rows: [usize; 2],
+        archive: bool,
+        by: i64,
+    ) {
         // A row has a 16-bit sink, so there are few.
-        let rows = i64::try_from(rows).unwrap_or(i64::MAX).saturating_mul(by);
+        let [rows, members] =
+            rows.map(|count| i64::try_from(count).unwrap_or(i64::MAX).saturating_mul(by));
         self.count(
             tenant,
             &[
-                (Field::Pending, rows),
+                (Field::Pending, rows - members),
                 (Field::Bytes, rows.saturating_mul(i64::from(size))),
                 (Field::ArchivePending, if archive { by } else { 0 }),
+                (Field::LaneMembers, members),
             ],
         );
     }

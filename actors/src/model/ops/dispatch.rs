@@ -63,8 +63,19 @@ impl Ops {
         source_id: &str,
         hook_id: &str,
     ) {
-        let Claimed { tenant, seq, sink, size } = *claimed;
         self.unclaim(claimed);
+        self.put_dead(claimed, row, at_ms, source_id, hook_id);
+    }
+
+    pub(super) fn put_dead(
+        &mut self,
+        claimed: &Claimed,
+        row: &[u8],
+        at_ms: u64,
+        source_id: &str,
+        hook_id: &str,
+    ) {
+        let Claimed { tenant, seq, sink, size } = *claimed;
         self.batch.put(Cf::Deliveries, &claimed.row().encode(), row);
         let key = DeadKey { at_ms, seq, sink };
         let value = DeadValue { source_id, hook_id, tenant: Some(tenant) };

@@ -13,15 +13,17 @@ use super::cf::Cf;
 use super::counters::{self, Field};
 use super::ids::{Seq, TenantOrd};
 use super::keys::{
-    ActiveKey, ClaimedKey, CounterKey, DeliveryKey, DueKey, DueKind, DueValue, SizeValue,
+    ActiveKey, ClaimedKey, CounterKey, DeliveryKey, DueKey, DueKind, DueValue, LaneKey, SizeValue,
 };
 
 mod commit;
 mod dispatch;
+mod lanes;
 mod purge;
 mod reclaim;
 
-pub use commit::{FencedHook, NewHook, NewRow, STORE_FORMAT, stored_size};
+pub use commit::{FencedHook, FencedRow, NewHook, NewRow, STORE_FORMAT, stored_size};
+pub use lanes::{LaneWas, Member};
 
 type Deltas = [i64; Field::COUNT];
 
@@ -33,6 +35,8 @@ pub struct Ops {
     deltas: BTreeMap<TenantOrd, Deltas>,
     /// Active markers this batch has already put.
     marked: BTreeSet<ActiveKey>,
+    /// Lane markers likewise.
+    marked_lanes: BTreeSet<LaneKey>,
 }
 
 /// A row claimed by dispatch.
@@ -85,7 +89,7 @@ impl Ops {
 
     /// The batch, with one merge operand for each tenant and field that moved, and for the node.
     pub fn finish(self) -> Batch {
-        let Self { mut batch, deltas, marked: _ } = self;
+        let Self { mut batch, deltas, marked: _, marked_lanes: _ } = self;
         let mut node = [0; Field::COUNT];
         for (sum, delta) in deltas.values().flat_map(|deltas| deltas.iter().enumerate()) {
             if let Some(sum) = node.get_mut(sum) {

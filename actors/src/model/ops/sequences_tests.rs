@@ -1,4 +1,4 @@
-//! Any sequence of the builders, over two tenants, against the invariants.
+//! Any sequence of the builders, over two tenants and sinks with and without lanes, against the invariants.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -21,6 +21,10 @@ enum Step {
     Dead(usize),
     /// Dispatch starts again: every claim is due.
     Recover,
+    /// Dispatch looks at every lane marker.
+    Promote,
+    /// A row waiting in a lane goes, or is given up.
+    EndMember(usize, bool),
     ClearArchive(usize),
     Reclaim,
     /// The last group, if nothing has touched it since.
@@ -40,6 +44,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<usize>().prop_map(Step::Park),
         1 => any::<usize>().prop_map(Step::Dead),
         1 => Just(Step::Recover),
+        2 => Just(Step::Promote),
+        1 => (any::<usize>(), any::<bool>()).prop_map(|(which, dead)| Step::EndMember(which, dead)),
         2 => any::<usize>().prop_map(Step::ClearArchive),
         2 => Just(Step::Reclaim),
         1 => Just(Step::Fence),
@@ -76,23 +82,26 @@ impl Scene {
             Step::Deliver(which) => {
                 if let Some(claimed) = self.pick(*which) {
                     ops.delivered(&claimed);
+                    self.hand_over(&mut ops, &claimed, which % 2 == 0);
                 }
             }
             Step::Retry(which) => self.again(&mut ops, *which, true),
             Step::Park(which) => self.again(&mut ops, *which, false),
             Step::Dead(which) => {
                 if let Some(claimed) = self.pick(*which) {
-                    let mut row = self.row(claimed.row());
-                    (row.state, row.at_ms) = (RowState::Dead, self.now_ms);
-                    ops.dead(&claimed, &row.encode(ValueVersion::V0), self.now_ms, "github", "id");
+                    ops.dead(&claimed, &self.dead_row(claimed.row()), self.now_ms, "github", "id");
+                    self.hand_over(&mut ops, &claimed, which % 2 == 0);
                 }
             }
             Step::Recover => {
                 for claimed in self.claims() {
                     let attempts = self.row(claimed.row()).attempts;
-                    ops.recover(&claimed, self.now_ms, DueKind::after_attempts(attempts));
+                    let is_head = self.lane_of(&claimed).is_some();
+                    ops.recover(&claimed, self.now_ms, DueKind::recovered(is_head, attempts));
                 }
             }
+            Step::Promote => self.promote(&mut ops),
+            Step::EndMember(which, dead) => self.end_member(&mut ops, *which, *dead),
             Step::ClearArchive(which) => {
                 let owed = self.store.keys(Cf::Index, ArchiveKey::decode);
                 if !owed.is_empty() {
@@ -126,13 +135,18 @@ impl Scene {
             let (seq, at_ms) = (Seq(self.next_seq), self.now_ms);
             self.next_seq += 1;
             let value = Bytes::from(vec![b'v'; *bytes]);
-            let row = PendingRow::new(
-                "Elixir.Ankusa.Sink.Http",
-                "github",
-                stored_size(&value),
-                ValueVersion::V0,
-            );
-            let rows: Vec<_> = (0..*sinks).map(|sink| (sink, row.clone())).collect();
+            // Sink 0 is not ordered, sink 1 has two lanes and the others one each.
+            let row = |sink: u16| {
+                let lane = match sink {
+                    0 => None,
+                    1 => Some(u128::from(100 + seq.0 % 2)),
+                    other => Some(u128::from(other)),
+                };
+                let module = "Elixir.Ankusa.Sink.Http";
+                let size = stored_size(&value);
+                (sink, PendingRow::in_lane(lane, module, "github", size, ValueVersion::V0))
+            };
+            let rows: Vec<_> = (0..*sinks).map(row).collect();
             ops.commit_hook(NewHook { seq, tenant, at_ms, value, rows: &rows, archive: *archive });
             if *sinks > 0 || *archive {
                 self.unsynced.push((seq, at_ms));
@@ -180,12 +194,24 @@ impl Scene {
         let dead = self.store.keys(Cf::Index, DeadByTenantKey::decode);
         let at = which % (due.len() + claims.len() + dead.len()).max(1);
         if let Some((key, value)) = due.get(at) {
-            ops.purge_due(key, DueValue::decode(value).unwrap());
+            let value = DueValue::decode(value).unwrap();
+            ops.purge_due(key, value);
+            let DueKey { tenant, at_ms: _, seq, sink } = *key;
+            self.free_lane(ops, &Claimed { tenant, seq, sink, size: value.size });
         } else if let Some(claimed) = claims.get(at.saturating_sub(due.len())) {
             ops.purge_claimed(claimed);
+            self.free_lane(ops, claimed);
         } else if let Some((key, _)) = dead.get(at.saturating_sub(due.len() + claims.len())) {
             let size = self.row(key.dead().row()).size;
             ops.purge_dead(&key.dead(), key.tenant, size);
+        }
+    }
+
+    /// A head is gone, and nobody looked who is next.
+    fn free_lane(&self, ops: &mut Ops, head: &Claimed) {
+        if let Some(lane) = self.lane_of(head) {
+            ops.end_lane(lane);
+            ops.mark_lane(lane);
         }
     }
 
@@ -200,10 +226,69 @@ impl Scene {
         row.attempts += u32::from(failed);
         row.at_ms = self.now_ms + 500;
         let bytes = row.encode(ValueVersion::V0);
-        if failed {
+        if failed && self.lane_of(&claimed).is_none() {
             ops.retry(&claimed, &bytes, row.at_ms);
         } else {
-            ops.park(&claimed, &bytes, row.at_ms, DueKind::after_attempts(row.attempts));
+            let is_head = self.lane_of(&claimed).is_some();
+            ops.park(&claimed, &bytes, row.at_ms, DueKind::put_back(is_head, row.attempts));
+        }
+    }
+
+    fn dead_row(&self, row: DeliveryKey) -> Vec<u8> {
+        let mut row = self.row(row);
+        (row.state, row.at_ms) = (RowState::Dead, self.now_ms);
+        row.encode(ValueVersion::V0)
+    }
+
+    /// The lane whose head a row is.
+    fn lane_of(&self, claimed: &Claimed) -> Option<LaneKey> {
+        let heads = self.store.keys(Cf::Index, LaneHeadKey::decode);
+        let names = |value: &[u8]| LaneHeadValue::decode(value).unwrap().row() == claimed.row();
+        let head = heads.into_iter().find(|(_, value)| names(value));
+        head.map(|(head, _)| head.of()).filter(|lane| lane.tenant == claimed.tenant)
+    }
+
+    fn members(&self) -> Vec<Member> {
+        let members = self.store.keys(Cf::Index, LaneMemberKey::decode);
+        let size = |value| SizeValue::decode(value).unwrap().0;
+        members.into_iter().map(|(key, value)| Member { key, size: size(value) }).collect()
+    }
+
+    fn next(&self, lane: LaneKey) -> Option<Member> {
+        self.members().into_iter().find(|member| member.key.of() == lane)
+    }
+
+    /// The head of a lane ends in this batch.
+    fn hand_over(&self, ops: &mut Ops, claimed: &Claimed, claims: bool) {
+        let Some(lane) = self.lane_of(claimed) else { return };
+        match self.next(lane) {
+            Some(next) if claims => {
+                ops.promote_claimed(next, LaneWas::Busy);
+            }
+            Some(next) => ops.promote(next, LaneWas::Busy, self.now_ms),
+            None => ops.end_lane(lane),
+        }
+    }
+
+    fn promote(&self, ops: &mut Ops) {
+        for (marker, _) in self.store.keys(Cf::Index, LaneMarkerKey::decode) {
+            let lane = marker.of();
+            let is_busy = self.store.get(Cf::Index, &lane.head().encode()).is_some();
+            match self.next(lane) {
+                Some(next) if !is_busy => ops.promote(next, LaneWas::Idle, self.now_ms),
+                Some(_) | None => ops.unmark_lane(lane),
+            }
+        }
+    }
+
+    fn end_member(&self, ops: &mut Ops, which: usize, dead: bool) {
+        let members = self.members();
+        let Some(member) = members.get(which % members.len().max(1)) else { return };
+        if dead {
+            let row = self.dead_row(member.key.row());
+            ops.dead_member(*member, &row, self.now_ms, "github", "id");
+        } else {
+            ops.drop_member(*member);
         }
     }
 
@@ -227,11 +312,18 @@ impl Scene {
         let due = self.store.keys(Cf::Index, DueKey::decode);
         for (seq, at_ms) in &self.unsynced {
             let size = stored_size(self.store.get(Cf::Hooks, &HookKey(*seq).encode()).unwrap());
-            let of_hook: Vec<_> = due.iter().filter(|(due, _)| due.seq == *seq).collect();
-            let rows: Vec<_> = of_hook.iter().map(|(due, _)| (due.sink, *at_ms)).collect();
+            let (at_ms, members) = (*at_ms, self.members());
+            let due = due.iter().filter(|(due, _)| due.seq == *seq);
+            let members = members.iter().filter(|member| member.key.seq == *seq);
+            let due =
+                due.map(|(due, _)| (due.tenant, FencedRow { sink: due.sink, at_ms, lane: None }));
+            let members = members.map(|Member { key, .. }| {
+                (key.tenant, FencedRow { sink: key.sink, at_ms, lane: Some(key.lane) })
+            });
+            let (tenants, rows): (Vec<_>, Vec<_>) = due.chain(members).unzip();
             let owed = self.store.get(Cf::Index, &ArchiveKey(*seq).encode());
             let owed = owed.map(|value| ArchiveValue::decode(value).unwrap().tenant);
-            let tenant = of_hook.first().map(|(due, _)| due.tenant).or(owed).unwrap();
+            let tenant = tenants.first().copied().or(owed).unwrap();
             let archive = owed.is_some();
             ops.fence_hook(&FencedHook { seq: *seq, tenant, size, rows: &rows, archive });
         }
@@ -253,10 +345,14 @@ proptest! {
         // Then everything is delivered, archived and reclaimed, but the dead.
         let dead = scene.store.keys(Cf::Index, DeadKey::decode).len();
         scene.now_ms += 10_000;
+        scene.step(&Step::Promote);
         scene.step(&Step::Claim(usize::MAX));
         while scene.pick(0).is_some() {
-            scene.step(&Step::Deliver(0));
+            // Whether what follows in a lane is claimed at once or due.
+            scene.step(&Step::Deliver(scene.rows_of(Cf::Deliveries)));
+            scene.step(&Step::Claim(usize::MAX));
         }
+        scene.step(&Step::Promote);
         while !scene.store.keys(Cf::Index, ArchiveKey::decode).is_empty() {
             scene.step(&Step::ClearArchive(0));
         }
@@ -280,7 +376,10 @@ proptest! {
         scene.step(&Step::Commit(vec![(1, 1, true, 9), (2, 1, true, 9)]));
         steps.iter().for_each(|step| scene.step(step));
         let unchanged = |scene: &Scene| -> Vec<_> {
-            let differs = |cf: Cf, key: &[u8]| cf == Cf::Default || ActiveKey::decode(key).is_some();
+            let is_marker = |key: &[u8]| {
+                ActiveKey::decode(key).is_some() || LaneMarkerKey::decode(key).is_some()
+            };
+            let differs = |cf: Cf, key: &[u8]| cf == Cf::Default || is_marker(key);
             let rows = scene.store.rows.iter().filter(|((cf, key), _)| !differs(*cf, key));
             // A counter that was never written and one that is back at zero are the same.
             rows.filter(|((cf, _), value)| *cf != Cf::Counters || counters::read(value) != Some(0))

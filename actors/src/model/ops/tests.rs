@@ -115,7 +115,8 @@ fn a_counter_that_ends_where_it_began_is_not_written() {
 
 #[test]
 fn a_fence_takes_back_what_the_commit_wrote() {
-    let rows = [(0, 7_500), (1, 7_500)];
+    let row = |sink| FencedRow { sink, at_ms: 7_500, lane: None };
+    let rows = [row(0), row(1)];
     let fenced = FencedHook { seq: Seq(42), tenant: TENANT, size: 5, rows: &rows, archive: true };
     assert_eq!(
         written(|ops| ops.fence_hook(&fenced)),
@@ -389,4 +390,170 @@ fn what_no_counter_counts_lands_in_the_same_batch() {
 fn a_size_past_32_bits_would_saturate_and_none_is_near() {
     assert_eq!(stored_size(b""), 0);
     assert_eq!(stored_size(b"value"), 5);
+}
+
+const LANE: LaneKey = LaneKey { tenant: TENANT, lane: 9 };
+const MEMBER: Member =
+    Member { key: LaneMemberKey { tenant: TENANT, lane: 9, seq: Seq(42), sink: 3 }, size: 5 };
+
+fn in_lane(lane: u128) -> PendingRow {
+    PendingRow::in_lane(Some(lane), "Elixir.Ankusa.Sink.Http", "github", 5, ValueVersion::V0)
+}
+
+#[test]
+fn a_row_of_an_ordered_sink_waits_in_its_lane_and_a_group_marks_each_lane_once() {
+    let outside = PendingRow::new("Elixir.Ankusa.Sink.Http", "github", 5, ValueVersion::V0);
+    let (tenant, archive, at_ms) = (TENANT, false, 7_500);
+    let rows = [(0, outside), (1, in_lane(9)), (2, in_lane(9))];
+    let written = written(|ops| {
+        for seq in [42, 43] {
+            let value = Bytes::from_static(b"value");
+            ops.commit_hook(NewHook { seq: Seq(seq), tenant, at_ms, value, rows: &rows, archive });
+        }
+    });
+    let index =
+        written.into_iter().filter(|line| !line.contains("hook ") && !line.contains("row "));
+    assert_eq!(
+        index.collect::<Vec<_>>(),
+        [
+            "put D t1 @7500 42/0 = 5 First",
+            "put A 7 t1 = ",
+            "put O t1 9 42/1 = 5",
+            "put P t1 9 = ",
+            "put O t1 9 42/2 = 5",
+            "put D t1 @7500 43/0 = 5 First",
+            "put O t1 9 43/1 = 5",
+            "put O t1 9 43/2 = 5",
+            "add node pending +2",
+            "add node bytes +30",
+            "add node lane_members +4",
+            "add t1 pending +2",
+            "add t1 bytes +30",
+            "add t1 lane_members +4",
+        ]
+    );
+}
+
+#[test]
+fn a_row_in_a_lane_says_so_and_is_stamped_like_any_other() {
+    let mut row = DeliveryRow::pending("Elixir.Ankusa.Sink.Http", "github", 5, 7_500);
+    row.lane = Some(9);
+    assert_eq!(DeliveryRow::decode(&in_lane(9).bytes(7_500)), Ok(row.clone()));
+    assert_eq!(in_lane(9).bytes(7_500), row.encode(ValueVersion::V0));
+}
+
+#[test]
+fn a_fence_takes_a_member_back_and_leaves_its_marker() {
+    let rows = [FencedRow { sink: 3, at_ms: 7_500, lane: Some(9) }];
+    let fenced = FencedHook { seq: Seq(42), tenant: TENANT, size: 5, rows: &rows, archive: false };
+    assert_eq!(
+        written(|ops| ops.fence_hook(&fenced)),
+        [
+            "delete hook 42",
+            "delete row 42/3",
+            "delete O t1 9 42/3",
+            "add node bytes -5",
+            "add node lane_members -1",
+            "add t1 bytes -5",
+            "add t1 lane_members -1",
+        ]
+    );
+}
+
+#[test]
+fn the_first_member_of_an_idle_lane_becomes_its_head_and_is_due() {
+    assert_eq!(
+        written(|ops| ops.promote(MEMBER, LaneWas::Idle, 9_000)),
+        [
+            "delete O t1 9 42/3",
+            "put H t1 9 = 42/3",
+            "delete P t1 9",
+            "put D t1 @9000 42/3 = 5 LaneHeadFirst",
+            "put A 9 t1 = ",
+            "add node pending +1",
+            "add node lanes +1",
+            "add node lane_members -1",
+            "add t1 pending +1",
+            "add t1 lanes +1",
+            "add t1 lane_members -1",
+        ]
+    );
+}
+
+#[test]
+fn a_head_that_ends_hands_its_lane_to_the_next_in_the_same_batch() {
+    let ending = Claimed { seq: Seq(41), ..CLAIMED };
+    let mut ops = Ops::default();
+    ops.delivered(&ending);
+    assert_eq!(ops.promote_claimed(MEMBER, LaneWas::Busy), CLAIMED);
+    assert_eq!(
+        lines(&ops.finish()),
+        [
+            "delete F t1 41/3",
+            "delete row 41/3",
+            "put c 41 Delivery 3 = ",
+            "delete O t1 9 42/3",
+            "put H t1 9 = 42/3",
+            "delete P t1 9",
+            "put F t1 42/3 = 5",
+            "add node bytes -5",
+            "add node lane_members -1",
+            "add t1 bytes -5",
+            "add t1 lane_members -1",
+        ]
+    );
+}
+
+#[test]
+fn a_lane_without_a_next_is_idle_and_its_marker_is_left_alone() {
+    assert_eq!(
+        written(|ops| ops.end_lane(LANE)),
+        ["delete H t1 9", "add node lanes -1", "add t1 lanes -1"]
+    );
+    assert_eq!(
+        written(|ops| {
+            ops.mark_lane(LANE);
+            ops.mark_lane(LANE);
+            ops.unmark_lane(LANE);
+            ops.mark_lane(LANE);
+        }),
+        ["put P t1 9 = ", "delete P t1 9", "put P t1 9 = "]
+    );
+}
+
+#[test]
+fn a_member_can_end_without_having_been_a_head() {
+    let mut ops = Ops::default();
+    assert_eq!(ops.drop_member(MEMBER), ClearedKey::delivery(Seq(42), 3));
+    assert_eq!(
+        lines(&ops.finish()),
+        [
+            "delete O t1 9 42/3",
+            "delete row 42/3",
+            "put c 42 Delivery 3 = ",
+            "add node bytes -5",
+            "add node lane_members -1",
+            "add t1 bytes -5",
+            "add t1 lane_members -1",
+        ]
+    );
+    assert_eq!(
+        written(|ops| ops.dead_member(MEMBER, b"row", 9_000, "github", "id")),
+        [
+            "delete O t1 9 42/3",
+            "put row 42/3 = row",
+            "put x @9000 42/3 = github id t1",
+            "put X t1 @9000 42/3 = ",
+            "add node dead +1",
+            "add node dead_bytes +5",
+            "add node lane_members -1",
+            "add t1 dead +1",
+            "add t1 dead_bytes +5",
+            "add t1 lane_members -1",
+        ]
+    );
+    assert_eq!(
+        written(|ops| ops.drop_member_key(MEMBER)),
+        ["delete O t1 9 42/3", "add node lane_members -1", "add t1 lane_members -1"]
+    );
 }

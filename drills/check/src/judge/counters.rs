@@ -7,7 +7,7 @@ use crate::rows::State;
 use crate::store::{PlaceKind, Store};
 
 /// The counter fields, by number and name. Others may be there and are not recounted yet.
-const FIELDS: [(u8, &str); 7] = [
+const FIELDS: [(u8, &str); 10] = [
     (1, "pending"),
     (2, "scheduled"),
     (3, "inflight"),
@@ -15,6 +15,9 @@ const FIELDS: [(u8, &str); 7] = [
     (5, "bytes"),
     (6, "archive_pending"),
     (8, "dead_bytes"),
+    (10, "lanes"),
+    (11, "lanes_blocked"),
+    (12, "lane_members"),
 ];
 
 /// The ordinal the node's own totals are kept under.
@@ -56,12 +59,19 @@ fn recount(store: &Store) -> Counts {
             // First attempts waiting.
             PlaceKind::DueFirst => count(place.ord, 1, 1),
             // Retries waiting, due or not.
-            PlaceKind::DueRetry => count(place.ord, 2, 1),
+            PlaceKind::DueRetry => {
+                count(place.ord, 2, 1);
+                count(place.ord, 11, i128::from(place.is_head));
+            }
             PlaceKind::Claimed => count(place.ord, 3, 1),
+            PlaceKind::Member => count(place.ord, 12, 1),
             PlaceKind::DeadByTenant => count(place.ord, 4, 1),
             // The same rows again, in another order.
             PlaceKind::DeadByTime => {}
         }
+    }
+    for (ord, _) in store.heads.keys() {
+        count(*ord, 10, 1);
     }
     for (slot, delivery) in &store.deliveries {
         // The index key says whose row it is; the hook's tenant speaks for a row that lost its key.

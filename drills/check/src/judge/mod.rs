@@ -1,11 +1,14 @@
 //! The invariants, each stated once.
 
 mod counters;
+mod lanes;
 mod promises;
 mod structure;
 
 use std::collections::BTreeMap;
 use std::fmt;
+
+pub use lanes::{LaneRequest, judge_lanes};
 
 use crate::dump::Dump;
 use crate::ledger::{Delivery, Request};
@@ -28,6 +31,8 @@ pub enum Invariant {
     RowsFitTogether,
     /// I11: the node does not die or hang, but for what a drill does to it.
     NeverDiesOrHangs,
+    /// I13: hooks of a lane are delivered in the order they were accepted in, each once the one before it was.
+    LanesKeepOrder,
     /// I14: bodies are, byte for byte, what clients sent.
     BytesAreKept,
 }
@@ -44,6 +49,7 @@ impl Invariant {
             Self::SeqsAreNeverReused => "I5",
             Self::RowsFitTogether => "I7",
             Self::NeverDiesOrHangs => "I11",
+            Self::LanesKeepOrder => "I13",
             Self::BytesAreKept => "I14",
         }
     }

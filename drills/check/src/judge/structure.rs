@@ -1,5 +1,7 @@
 //! I7: hooks, rows and index keys fit together, with nothing missing and nothing left over.
 
+use std::collections::BTreeSet;
+
 use super::{Evidence, Findings, Moment};
 use crate::rows::{Delivery, Slot, State};
 use crate::store::{Place, PlaceKind, Store};
@@ -20,6 +22,7 @@ pub(super) fn judge(evidence: &Evidence<'_>, store: &Store, findings: &mut Findi
         }
     }
     obligations_have_their_hooks(store, findings);
+    lanes_are_busy_or_idle(store, findings);
     tenants_and_ordinals_agree(store, findings);
     if evidence.moment == Moment::Drained {
         nothing_waits(store, findings);
@@ -54,7 +57,7 @@ fn row_is_in_its_place(store: &Store, slot: Slot, delivery: &Delivery, findings:
     let fits = match delivery.state {
         State::Pending => matches!(
             kinds.as_slice(),
-            [PlaceKind::DueFirst | PlaceKind::DueRetry | PlaceKind::Claimed]
+            [PlaceKind::DueFirst | PlaceKind::DueRetry | PlaceKind::Claimed | PlaceKind::Member]
         ),
         State::Dead => kinds == [PlaceKind::DeadByTime, PlaceKind::DeadByTenant],
     };
@@ -77,9 +80,10 @@ fn key_has_its_row(store: &Store, slot: Slot, place: &Place, findings: &mut Find
         // A claim that came back after a crash is due again now; its row was not written and says when it was due before.
         let agrees = match kind {
             PlaceKind::DueFirst | PlaceKind::DueRetry => at >= delivery.at,
-            PlaceKind::Claimed | PlaceKind::DeadByTime | PlaceKind::DeadByTenant => {
-                at == delivery.at
-            }
+            PlaceKind::Claimed
+            | PlaceKind::Member
+            | PlaceKind::DeadByTime
+            | PlaceKind::DeadByTenant => at == delivery.at,
         };
         if !agrees {
             findings.misfit(format!(
@@ -141,6 +145,41 @@ fn obligations_have_their_hooks(store: &Store, findings: &mut Findings) {
     }
     for seq in store.cleared.iter().filter(|seq| !store.hooks.contains_key(seq)) {
         findings.misfit(format!("hook {seq} has a cleared marker and is not stored"));
+    }
+}
+
+/// A lane is busy exactly while it has a head, which is due or claimed; and an idle one with members is marked.
+fn lanes_are_busy_or_idle(store: &Store, findings: &mut Findings) {
+    for ((ord, lane), slot) in &store.heads {
+        let busy = |place: &Place| {
+            place.ord == *ord && (place.is_head || place.kind == PlaceKind::Claimed)
+        };
+        if !store.places.get(slot).into_iter().flatten().any(busy) {
+            findings.misfit(format!(
+                "lane {lane:032x} of tenant ordinal {ord} has the head {}/{}, which is neither due as one nor claimed",
+                slot.seq, slot.sink
+            ));
+        }
+    }
+    let heads: BTreeSet<(u32, Slot)> =
+        store.heads.iter().map(|((ord, _), slot)| (*ord, *slot)).collect();
+    for (slot, places) in &store.places {
+        for place in places.iter().filter(|place| place.is_head) {
+            if !heads.contains(&(place.ord, *slot)) {
+                findings.misfit(format!(
+                    "delivery {}/{} is due as the head of a lane, and no lane has it",
+                    slot.seq, slot.sink
+                ));
+            }
+        }
+    }
+    for lane in &store.waiting {
+        if !store.heads.contains_key(lane) && !store.lane_markers.contains(lane) {
+            findings.misfit(format!(
+                "lane {:032x} of tenant ordinal {} has deliveries waiting, and neither a head nor a marker",
+                lane.1, lane.0
+            ));
+        }
     }
 }
 
