@@ -1,7 +1,7 @@
 //! The rules that can be broken on purpose, and whether this build breaks one.
 
 /// Every canary: its feature, and whether this build carries it.
-pub const ALL: [(&str, bool); 14] = [
+pub const ALL: [(&str, bool); 15] = [
     ("canary-ack-before-apply", cfg!(feature = "canary-ack-before-apply")),
     ("canary-ack-before-sync", cfg!(feature = "canary-ack-before-sync")),
     ("canary-delete-before-send", cfg!(feature = "canary-delete-before-send")),

@@ -176,9 +176,10 @@ impl RocksOptions {
                 options.set_compression_type(DBCompressionType::None);
             }
         }
-        if matches!(cf, Cf::Index | Cf::Deliveries) {
-            // These are scanned where rows were just deleted, and a scan steps over a deleted row as over any other. A
-            // flush of a queue that keeps up holds little else: it goes down a level at once, where it vanishes.
+        if cf == Cf::Deliveries {
+            // It is scanned where rows were just deleted, and a scan steps over a deleted row as over any other. A flush of
+            // a queue that keeps up holds little else: it goes down a level at once, where it vanishes. Not for `index`:
+            // its flushes span every kind of key, so each would be merged with all that lies below, a backlog too.
             options.add_compact_on_deletion_collector_factory(
                 DELETIONS_WINDOW,
                 DELETIONS_IN_WINDOW,

@@ -16,7 +16,7 @@ use ankusa_actors::model::verify::Verifier;
 use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
 use ankusa_actors::ports::{Clock, Delivery, Event, Events, Outcome, Sink};
 use ankusa_actors::queue::{BatcherConfig, NewHook, TenantsConfig};
-use ankusa_actors::sources::{OnVerifyFailure, Source, Sources};
+use ankusa_actors::sources::{LaneRules, OnVerifyFailure, Source, Sources};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::Front;
 use ankusa_node::host::{HostClock, HostEntropy};
@@ -140,7 +140,7 @@ impl Tree {
         let batchers = &self.node.handles().batchers;
         let body = self.bodies.get(at(self.bodies.len())).cloned().unwrap_or_default();
         let envelope = envelope(number, self.clock.now_ms(), source, tenant, body);
-        let hook = NewHook { envelope, sinks: Arc::clone(&self.modules) };
+        let hook = NewHook { envelope, sinks: Arc::clone(&self.modules), lanes: Vec::new() };
         let Some(Ok((waiting, deadline))) =
             batchers.get(at(batchers.len())).map(|batcher| batcher.submit(hook))
         else {
@@ -199,6 +199,7 @@ fn source(id: &str, sink: Arc<dyn Sink>) -> Source {
         on_verify_failure: OnVerifyFailure::Reject,
         modules: Source::modules_of(&sinks),
         sinks,
+        lanes: LaneRules::default(),
         forward: ForwardPolicy::All,
         trust_url_tenant: false,
     }
