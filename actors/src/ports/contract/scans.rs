@@ -147,10 +147,11 @@ pub async fn a_moment_stays_as_it_was(engine: &dyn Engine) {
     apply(&**kv, puts(Cf::Audit, &ABCDE[..1])).await;
     let (look_now, now) = std::sync::mpsc::channel::<()>();
     let (seen, see) = tokio::sync::oneshot::channel();
+    let (began, begun) = tokio::sync::oneshot::channel();
     let look = move |moment: &dyn Moment| {
         let before = moment.scan(everything(Cf::Archive))?;
-        // The real store gives the look a thread of its own; the simulated one has let others write before, and nobody
-        // can send anything while it looks.
+        let _ = began.send(());
+        // The real store gives the look a thread of its own; while the simulated one looks, nobody can send anything.
         let _ = now.recv_timeout(Duration::from_millis(300));
         let keys = [b"a".to_vec(), b"new".to_vec()];
         let after = (moment.scan(everything(Cf::Archive))?, moment.multi_get(Cf::Audit, &keys)?);
@@ -158,6 +159,7 @@ pub async fn a_moment_stays_as_it_was(engine: &dyn Engine) {
         Ok(())
     };
     let writes = async {
+        let _ = begun.await;
         let mut batch = puts(Cf::Archive, &[(b"a", b"changed"), (b"new", b"1")]);
         batch.delete(Cf::Archive, b"b");
         batch.put(Cf::Audit, b"a", b"changed");
