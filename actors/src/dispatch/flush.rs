@@ -32,6 +32,8 @@ pub(super) struct Outcomes {
     cleared: Cleared,
     /// When the next batch is written at the latest.
     deadline: Option<Instant>,
+    /// Markers of another process may stand that no sweep has come to.
+    unswept: bool,
 }
 
 impl Outcomes {
@@ -44,6 +46,23 @@ impl Outcomes {
         for marker in markers {
             self.cleared.entry(marker.seq).or_default().insert(marker);
         }
+    }
+
+    pub(super) fn set_unswept(&mut self, unswept: bool) {
+        self.unswept = unswept;
+    }
+
+    /// What these hooks owe.
+    pub(super) async fn owed(
+        &self,
+        store: &StoreHandle,
+        seqs: &BTreeSet<Seq>,
+    ) -> Result<Owed, KvError> {
+        let mut owed = Owed::look(store, seqs).await?;
+        if self.unswept {
+            owed.find_markers(store, seqs).await?;
+        }
+        Ok(owed)
     }
 
     /// Those of these hooks.
@@ -107,7 +126,7 @@ impl Outcomes {
         let mut next = lanes.hand_over(writing.store(), &ending, held, handover, &mut ops).await?;
         let seqs: BTreeSet<Seq> = new.keys().chain(self.cleared.keys()).copied().collect();
         if !seqs.is_empty() {
-            let owed = Owed::look(writing.store(), &seqs).await?;
+            let owed = self.owed(writing.store(), &seqs).await?;
             new = owed.clear(&seqs, &going, &self.cleared, new, &mut ops);
         }
         writing.apply(ops.finish()).await?;

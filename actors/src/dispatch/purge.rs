@@ -23,7 +23,7 @@ use super::held::Held;
 use super::lane_reads::{heads_of, lane_of_head};
 use super::lanes::Lanes;
 use super::purge_cursor::{PurgeCursor, Purgeable};
-use super::reclaim::{Cleared, Owed, after, scan};
+use super::reclaim::{Cleared, after, scan};
 use super::writing::Writing;
 use crate::model::cf::Cf;
 use crate::model::delivery::DeliveryRow;
@@ -131,7 +131,7 @@ impl Purging<'_> {
         let seqs: BTreeSet<Seq> = chosen.rows().map(|row| row.seq).collect();
         let store = self.writing.store();
         let rows = Rows::read(store, &chosen).await?;
-        let owed = Owed::look(store, &seqs).await?;
+        let owed = self.outcomes.owed(store, &seqs).await?;
         let mut ops = Ops::with_capacity(CHUNK * 6, CHUNK * 160);
         let markers = chosen.remove(tenant, &rows, &mut ops);
         let mut new = Cleared::new();

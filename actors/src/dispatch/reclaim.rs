@@ -32,6 +32,8 @@ pub(super) struct Owed {
     /// Of hooks that are not owed to the archive; of others nobody needs to know.
     rows: BTreeSet<DeliveryKey>,
     claim_refs: BTreeSet<Seq>,
+    /// Markers that another process may have left.
+    markers: Cleared,
 }
 
 impl Owed {
@@ -45,6 +47,20 @@ impl Owed {
             tokio::join!(rows_of(store, &others), with(store, &others, claim_ref_key));
         (owed.rows, owed.claim_refs) = (rows?, claim_refs?);
         Ok(owed)
+    }
+
+    /// Finds the markers of these hooks in the store too: until all have been swept, some may be of another process.
+    pub(super) async fn find_markers(
+        &mut self,
+        store: &StoreHandle,
+        seqs: impl IntoIterator<Item = &Seq>,
+    ) -> Result<(), KvError> {
+        for seq in seqs {
+            let page = store.scan(scan(Cf::Index, ClearedKey::of_hook(*seq), CHUNK_ROWS)).await?;
+            let markers = page.pairs.iter().filter_map(|(key, _)| ClearedKey::decode(key));
+            self.markers.entry(*seq).or_default().extend(markers);
+        }
+        Ok(())
     }
 
     /// Whether it owes nothing but the rows in `going`.
@@ -64,12 +80,15 @@ impl Owed {
         ops: &mut Ops,
     ) -> Cleared {
         for seq in seqs {
-            let standing = standing.get(seq).into_iter().flatten().copied();
+            let left = self.markers.get(seq).into_iter().flatten();
+            let standing: BTreeSet<ClearedKey> =
+                standing.get(seq).into_iter().flatten().chain(left).copied().collect();
             if self.only(*seq, going) {
                 let put = new.remove(seq).unwrap_or_default();
-                ops.reclaim(*seq, standing.chain(put), self.claim_refs.contains(seq));
+                let markers = standing.into_iter().chain(put);
+                ops.reclaim(*seq, markers, self.claim_refs.contains(seq));
             } else {
-                standing.for_each(|marker| ops.unmark_cleared(marker));
+                standing.into_iter().for_each(|marker| ops.unmark_cleared(marker));
             }
         }
         new
@@ -158,7 +177,9 @@ impl Sweep {
         }
         let seqs: BTreeSet<Seq> = standing.keys().copied().collect();
         if !seqs.is_empty() {
-            let owed = Owed::look(store, &seqs).await?;
+            let mut owed = Owed::look(store, &seqs).await?;
+            // Some of those of the last may be on the next page.
+            owed.find_markers(store, seqs.last()).await?;
             let mut ops = Ops::default();
             owed.clear(&seqs, &BTreeSet::new(), &standing, Cleared::new(), &mut ops);
             writing.apply(ops.finish()).await?;
@@ -200,6 +221,7 @@ mod tests {
             archive: BTreeSet::from([Seq(3)]),
             rows: BTreeSet::from([row(1, 0), row(1, 1), row(2, 0), row(2, 7)]),
             claim_refs: BTreeSet::new(),
+            markers: Cleared::new(),
         };
         let going = BTreeSet::from([row(1, 0), row(1, 1), row(2, 0), row(3, 0)]);
         assert_eq!([1, 2, 3, 4].map(|seq| owed.only(Seq(seq), &going)), [true, false, false, true]);

@@ -207,6 +207,7 @@ impl DispatchState {
         for _ in 0..STEPS_A_TURN {
             if self.sweep.is_under_way() {
                 self.sweep.step(&mut self.writing).await?;
+                self.outcomes.set_unswept(self.sweep.is_under_way());
             }
             self.look |= self.lanes.sweep(&mut self.writing).await?;
         }
@@ -246,6 +247,7 @@ impl DispatchState {
         self.writing.settled();
         self.lanes.begin();
         self.sweep.begin();
+        self.outcomes.set_unswept(true);
         self.look = true;
         Ok(true)
     }

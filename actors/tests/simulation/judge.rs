@@ -64,6 +64,8 @@ struct Record {
     lanes: BTreeMap<String, LaneSeen>,
     journal: Vec<String>,
     violations: Vec<String>,
+    /// A write of the store has failed.
+    write_failed: bool,
     /// Bodies of values that were decoded before.
     bodies: BTreeMap<Vec<u8>, String>,
     /// Nothing is excused any more.
@@ -285,7 +287,10 @@ impl Judge {
             let hook = hooks.iter().find(|(stored, _)| stored == seq);
             hook.is_none_or(|(_, body)| is_acked(body))
         };
-        !record.is_over && !seqs.iter().any(is_hook_acked)
+        // A marker is removed and then looked behind, once the store is settled if the removal was said to have failed.
+        let is_looked_behind =
+            matches!(violation, Violation::LaneStalled(_)) && record.write_failed;
+        !record.is_over && (is_looked_behind || !seqs.iter().any(is_hook_acked))
     }
 
     /// The same, unless nothing was written since.
@@ -436,6 +441,9 @@ impl Record {
 
 impl Events for Judge {
     fn emit(&self, event: &Event<'_>) {
+        if matches!(event, Event::StoreWriteFailed { .. }) {
+            self.record.lock().unwrap().write_failed = true;
+        }
         self.note(&format!("{event:?}"));
     }
 }

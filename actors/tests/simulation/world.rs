@@ -232,8 +232,9 @@ impl World {
             Step::SetClock { by_ms } => self.clock.step_ms(*by_ms),
             Step::CutPower { keeping } => {
                 self.power_cuts += 1;
-                self.judge.lanes_may_begin_again();
                 self.end_abruptly(|disk| disk.cut_power_keeping(*keeping)).await;
+                // Not before: the sinks hear from it until it is gone.
+                self.judge.lanes_may_begin_again();
                 self.start().await;
             }
             Step::Kill => {
