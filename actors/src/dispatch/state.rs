@@ -1,5 +1,6 @@
 //! What dispatch remembers, and one turn of its work.
 
+mod purging;
 mod stop;
 mod timer;
 
@@ -30,8 +31,6 @@ use super::{DispatchArgs, DispatchMsg, DispatchSnapshot};
 use crate::model::ids::TenantOrd;
 use crate::model::retry::RetryPolicy;
 use crate::ports::{Clock, KvError};
-
-mod purging;
 
 /// Between two looks at what no message tells: clocks that were set, a store that is open again, markers left over.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
@@ -207,7 +206,9 @@ impl DispatchState {
         for _ in 0..STEPS_A_TURN {
             if self.sweep.is_under_way() {
                 self.sweep.step(&mut self.writing).await?;
-                self.outcomes.set_unswept(self.sweep.is_under_way());
+                if !self.sweep.is_under_way() {
+                    self.outcomes.set_unswept(false);
+                }
             }
             self.look |= self.lanes.sweep(&mut self.writing).await?;
         }
