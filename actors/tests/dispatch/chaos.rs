@@ -11,7 +11,7 @@ use ankusa_actors::ports::sim::{Fault, SimEntropy, SimOp};
 use ankusa_actors::ports::{Entropy, Lane, Outcome};
 use ankusa_actors::queue::CommitAnswer;
 
-use crate::world::{HTTP, World, millis, retry, secs, stop};
+use crate::world::{HTTP, World, for_each_seed, millis, retry, secs, stop};
 
 /// Draws below `n`.
 fn draw(chance: &SimEntropy, n: usize) -> usize {
@@ -124,15 +124,7 @@ async fn live(seed: u64) {
     stop(node).await;
 }
 
-/// One seed, if `ANKUSA_SEED` says which; else the first few.
 #[test]
 fn whatever_happens_every_acked_hook_is_attempted_and_the_store_is_sound() {
-    let one = std::env::var("ANKUSA_SEED").ok().map(|seed| seed.parse::<u64>().unwrap());
-    for seed in one.map_or(0..20, |seed| seed..seed + 1) {
-        // What a killed life leaves running ends with its runtime.
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_time().start_paused(true).build().unwrap();
-        eprintln!("ANKUSA_SEED={seed}");
-        runtime.block_on(live(seed));
-    }
+    for_each_seed(live);
 }

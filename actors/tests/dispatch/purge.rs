@@ -15,7 +15,7 @@ use ankusa_actors::ports::sim::{Fault, SimEntropy, SimOp};
 use ankusa_actors::ports::{Entropy, Lane, Outcome};
 use ankusa_actors::queue::CommitAnswer;
 
-use crate::world::{HTTP, World, millis, rest, retry, secs, stop};
+use crate::world::{HTTP, World, for_each_seed, millis, rest, retry, secs, stop};
 
 use Purgeable::{Dead, Inflight, Pending};
 
@@ -421,16 +421,9 @@ async fn live(seed: u64) {
     stop(node).await;
 }
 
-/// One seed, if `ANKUSA_SEED` says which; else the first few.
 #[test]
 fn a_purge_among_claims_outcomes_faults_and_crashes_leaves_the_store_sound() {
-    let one = std::env::var("ANKUSA_SEED").ok().map(|seed| seed.parse::<u64>().unwrap());
-    for seed in one.map_or(0..20, |seed| seed..seed + 1) {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_time().start_paused(true).build().unwrap();
-        eprintln!("ANKUSA_SEED={seed}");
-        runtime.block_on(live(seed));
-    }
+    for_each_seed(live);
 }
 
 /// One source whose sink takes everything in order, and fails it.

@@ -442,3 +442,15 @@ pub(crate) async fn millis(ms: u64) {
 pub(crate) async fn stop(node: Node) {
     assert!(node.stop(Duration::from_secs(100)).await);
 }
+
+/// Lives one seed, if `ANKUSA_SEED` says which; else the first few.
+pub(crate) fn for_each_seed(live: impl AsyncFn(u64)) {
+    let one = std::env::var("ANKUSA_SEED").ok().map(|seed| seed.parse::<u64>().unwrap());
+    for seed in one.map_or(0..20, |seed| seed..seed + 1) {
+        // What a killed life leaves running ends with its runtime.
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+        eprintln!("ANKUSA_SEED={seed}");
+        runtime.block_on(live(seed));
+    }
+}
