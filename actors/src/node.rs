@@ -13,8 +13,8 @@ use crate::edge::{Ingest, IngestConfig};
 use crate::model::value_version::ValueVersion;
 use crate::ports::{Clock, Engine, Entropy, Events};
 use crate::queue::{
-    BatcherConfig, BatcherHandle, JoinedLanes, Ledger, SyncedMark, SyncerHandle, TenantsConfig,
-    WriterHandle,
+    BatcherConfig, BatcherHandle, DedupeConfig, JoinedLanes, Ledger, SyncedMark, SyncerHandle,
+    TenantsConfig, WriterHandle,
 };
 use crate::sources::Sources;
 use crate::steady::SteadyClock;
@@ -62,6 +62,7 @@ pub struct NodeSettings {
     pub ingest: IngestConfig,
     pub batcher: BatcherConfig,
     pub tenants: TenantsConfig,
+    pub dedupe: DedupeConfig,
     pub store: StoreConfig,
     pub dispatch: DispatchConfig,
 }

@@ -9,6 +9,7 @@
 //! |   |   `-- writer   Writer
 //! |   `-- services     one_for_one    20 in 60 s a child, then later and later
 //! |       |-- dispatch Dispatch       role dispatch
+//! |       |-- dedupe_sweeper DedupeSweeper
 //! |       |-- scrubber Scrubber
 //! |       `-- recounter Recounter
 //! `-- front            one_for_one    10 in 10 s a child; survives core: it is how 503 gets said
@@ -17,7 +18,8 @@
 //!     `-- ingest                      role edge, given by the adapters
 //! ```
 //!
-//! Stop is start reversed: ingest, batchers, admin, control, recounter, scrubber, dispatch, writer, syncer, store.
+//! Stop is start reversed: ingest, batchers, admin, control, recounter, scrubber, dedupe_sweeper, dispatch, writer,
+//! syncer, store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +32,9 @@ use crate::queue::syncer::{Syncer, SyncerArgs};
 use crate::queue::writer::{Writer, WriterArgs};
 use crate::store::{Store, StoreArgs};
 use crate::supervision::{
-    Backoff, ChildSpec, Exhausted, Intensity, Shutdown, Strategy, SupervisorArgs,
+    Backoff, ChildSpec, Exhausted, Intensity, Shutdown, Slot, Strategy, SupervisorArgs,
 };
+use crate::upkeep::dedupe_sweeper::{DedupeSweeper, DedupeSweeperArgs};
 use crate::upkeep::recounter::{Recounter, RecounterArgs};
 use crate::upkeep::scrubber::{Scrubber, ScrubberArgs};
 
@@ -43,6 +46,9 @@ const DRAIN_QUEUE: Duration = Duration::from_secs(10);
 
 /// How long a batcher may take to hand over what it holds.
 const DRAIN_BATCHER: Duration = Duration::from_secs(5);
+
+/// How long the sweep of dedupe keys may take for the chunk it is at. One that has to be killed is found again.
+const STOP_DEDUPE_SWEEPER: Duration = Duration::from_secs(1);
 
 /// How long the scrubber may take to read the page it is at.
 const STOP_SCRUBBER: Duration = Duration::from_secs(5);
@@ -136,7 +142,7 @@ impl Tree {
                 .dispatch
                 .then(|| self.dispatch())
                 .into_iter()
-                .chain([self.scrubber(), self.recounter()])
+                .chain([self.dedupe_sweeper(), self.scrubber(), self.recounter()])
                 .collect(),
         )
     }
@@ -198,6 +204,7 @@ impl Tree {
         let args = WriterArgs {
             config: self.settings.batcher.clone(),
             tenants: self.settings.tenants.clone(),
+            dedupe: self.settings.dedupe.clone(),
             store_config: self.settings.store.clone(),
             archive: self.settings.roles.storage,
             clock: Arc::clone(&self.steady),
@@ -233,6 +240,19 @@ impl Tree {
         };
         let slot = self.handles.dispatch.slot().clone();
         ChildSpec::new("dispatch", Shutdown::Drain(drain), &slot, move || (Dispatch, args.clone()))
+    }
+
+    fn dedupe_sweeper(&self) -> ChildSpec {
+        let slot = Slot::default();
+        let args = DedupeSweeperArgs {
+            config: self.settings.dedupe.clone(),
+            clock: Arc::clone(&self.steady),
+            events: Arc::clone(&self.ports.events),
+            store: self.handles.store.clone(),
+            writer: self.handles.writer.clone(),
+        };
+        let shutdown = Shutdown::Stop(STOP_DEDUPE_SWEEPER);
+        ChildSpec::new("dedupe_sweeper", shutdown, &slot, move || (DedupeSweeper, args.clone()))
     }
 
     fn scrubber(&self) -> ChildSpec {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ankusa_actors::dispatch::{DispatchConfig, ShareConfig};
 use ankusa_actors::edge::Routing;
+use ankusa_actors::model::dedupe::DedupeSpec;
 use ankusa_actors::model::egress::Egress;
 use ankusa_actors::model::ids::{LIFECYCLE_SOURCE, is_name};
 use ankusa_actors::model::source::SourceSpec;
@@ -222,6 +223,10 @@ fn check_source(config: &Config, id: &str, source: &SourceSpec, errors: &mut Vec
     }
     if let Err(error) = source.verify.build() {
         let key = format!("{}.{}", child(&key, "verify"), error.key);
+        errors.push(ConfigError::at(key, error.sentence));
+    }
+    if let Some(Err(error)) = source.dedupe.as_ref().map(DedupeSpec::build) {
+        let key = format!("{}.{}", child(&key, "dedupe"), error.key);
         errors.push(ConfigError::at(key, error.sentence));
     }
     let tenants_come_from_urls = config.http.routing == Routing::TenantPath;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ankusa_actors::admin::Admin;
+use ankusa_actors::model::dedupe::DedupeSpec;
 use ankusa_actors::model::egress::Egress;
 use ankusa_actors::model::forward::ForwardPolicy;
 use ankusa_actors::model::source::SourceSpec;
@@ -95,6 +96,7 @@ fn settings(config: &Config) -> NodeSettings {
         ingest: config.http.ingest(),
         batcher: config.batcher.clone(),
         tenants: config.tenants.clone(),
+        dedupe: config.dedupe.clone(),
         store: config.store.clone(),
         dispatch: config.dispatch.clone(),
     }
@@ -126,6 +128,8 @@ fn sources(config: &Config, clock: &Arc<dyn Clock>) -> Result<Sources, BootError
 
 fn source(id: &str, spec: &SourceSpec, outbound: &Outbound) -> Result<Source, BootError> {
     let verifier = spec.verify.build().map_err(|error| format!("sources.{id}.verify.{error}"))?;
+    let dedupe = spec.dedupe.as_ref().map(DedupeSpec::build).transpose();
+    let dedupe = dedupe.map_err(|error| format!("sources.{id}.dedupe.{error}"))?;
     let sinks = spec.sinks.iter().enumerate().map(|(ix, sink)| {
         sinks::build(sink, outbound)
             .map_err(|error| format!("sources.{id}.sinks[{ix}].{error}").into())
@@ -139,6 +143,7 @@ fn source(id: &str, spec: &SourceSpec, outbound: &Outbound) -> Result<Source, Bo
         modules: Source::modules_of(&sinks),
         sinks,
         lanes: LaneRules::new(spec.sinks.iter().map(|sink| sink.ordered().cloned())),
+        dedupe,
         forward: ForwardPolicy::new(spec.forward_headers.as_deref()),
         trust_url_tenant: spec.trust_url_tenant,
     })

@@ -31,6 +31,12 @@ impl Answer {
         Self::Send { status: 201, body, retry_after_s: None, durable: true }
     }
 
+    /// It repeats this hook, and nothing of it is stored.
+    pub fn duplicate(original: HookId) -> Self {
+        let body = format!(r#"{{"id":"{original}","status":"accepted","duplicate":true}}"#);
+        Self::Send { status: 201, body, retry_after_s: None, durable: true }
+    }
+
     /// A path or method that is no catch URL.
     pub fn not_found() -> Self {
         Self::error(404, r#"{"error":"not_found"}"#.to_owned(), None)
@@ -69,6 +75,11 @@ impl Answer {
 
     pub fn tenant_limit() -> Self {
         let body = r#"{"error":"tenant_limit"}"#.to_owned();
+        Self::error(503, body, Some(RETRY_LATER_S))
+    }
+
+    pub fn dedupe_quota() -> Self {
+        let body = r#"{"error":"dedupe_quota"}"#.to_owned();
         Self::error(503, body, Some(RETRY_LATER_S))
     }
 
@@ -126,6 +137,16 @@ mod tests {
                 (401, r#"{"error":"verification_failed","reason":":no_match"}"#, None, false),
             ),
             (Answer::unavailable("overload"), (503, r#"{"error":"overload"}"#, Some(1), false)),
+            (
+                Answer::duplicate(id),
+                (
+                    201,
+                    r#"{"id":"01890eb6-ac96-7000-8000-000000000000","status":"accepted","duplicate":true}"#,
+                    None,
+                    true,
+                ),
+            ),
+            (Answer::dedupe_quota(), (503, r#"{"error":"dedupe_quota"}"#, Some(60), false)),
             (Answer::tenant_limit(), (503, r#"{"error":"tenant_limit"}"#, Some(60), false)),
         ];
         for (answer, (status, body, retry_after_s, durable)) in table {

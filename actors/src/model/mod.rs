@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod cf;
 pub mod counters;
+pub mod dedupe;
 pub mod delivery;
 pub mod digest;
 pub mod egress;

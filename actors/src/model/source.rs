@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::dedupe::DedupeSpec;
 use super::ids::DEFAULT_TENANT;
 use super::sink_spec::SinkSpec;
 use super::verify::{VerifySpec, VerifyType};
@@ -22,6 +23,9 @@ pub struct SourceSpec {
     /// Where its hooks are delivered, at least one. A delivery is bound to its place in this list: put new sinks last.
     #[serde(default)]
     pub sinks: Vec<SinkSpec>,
+    /// By which key a provider's retries are told from new hooks. Absent, each of them is a hook of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dedupe: Option<DedupeSpec>,
     /// Which of the provider's headers sinks are told; absent for all but credentials and what belongs to one
     /// connection. Those are never told, listed or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,6 +59,7 @@ impl SourceSpec {
             verify: VerifySpec::default(),
             on_verify_failure: OnVerifyFailure::default(),
             sinks,
+            dedupe: None,
             forward_headers: None,
             trust_url_tenant: false,
         }
@@ -88,7 +93,8 @@ mod tests {
     #[test]
     fn every_key_is_read_and_written_as_it_was() {
         let written = json!({"tenant": "acme", "verify": {"type": "github", "secret": "s"},
-            "on_verify_failure": "accept_flag", "sinks": [{"type": "log"}], "forward_headers": ["X-A"],
+            "on_verify_failure": "accept_flag", "sinks": [{"type": "log"}],
+            "dedupe": {"header": "x-id", "ttl_seconds": 60}, "forward_headers": ["X-A"],
             "trust_url_tenant": true});
         let spec: SourceSpec = from_value(written.clone()).unwrap();
         assert_eq!(to_value(&spec).unwrap(), written);

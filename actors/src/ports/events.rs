@@ -8,23 +8,28 @@ use crate::model::failure::FailureClass;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IngestOutcome {
     Committed,
+    /// It repeats a hook that is stored, or was.
+    Duplicate,
     Rejected,
     Overload,
     StoreUnavailable,
     /// The connection was closed unanswered: the fence could not be made durable.
     Unknown,
     TenantLimit,
+    DedupeQuota,
 }
 
 impl IngestOutcome {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Committed => "committed",
+            Self::Duplicate => "duplicate",
             Self::Rejected => "rejected",
             Self::Overload => "overload",
             Self::StoreUnavailable => "store_unavailable",
             Self::Unknown => "unknown",
             Self::TenantLimit => "tenant_limit",
+            Self::DedupeQuota => "dedupe_quota",
         }
     }
 }
@@ -133,6 +138,10 @@ pub enum Event<'a> {
     Purged {
         state: &'static str,
         rows: u64,
+    },
+    /// So many dedupe keys had expired and are gone.
+    DedupePruned {
+        keys: u64,
     },
     ChildRestarted {
         child: &'a str,

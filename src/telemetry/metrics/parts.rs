@@ -19,13 +19,15 @@ use crate::config::Config;
 /// Stands for a source that is not configured (any more): label values are bounded.
 const OTHER: &str = "other";
 
-const OUTCOMES: [IngestOutcome; 6] = [
+const OUTCOMES: [IngestOutcome; 8] = [
     IngestOutcome::Committed,
+    IngestOutcome::Duplicate,
     IngestOutcome::Rejected,
     IngestOutcome::Overload,
     IngestOutcome::StoreUnavailable,
     IngestOutcome::Unknown,
     IngestOutcome::TenantLimit,
+    IngestOutcome::DedupeQuota,
 ];
 
 const REASONS: [RefusedReason; 5] = [
@@ -154,6 +156,7 @@ pub(super) struct StoreSeries {
     wal_replay: Float,
     pub(super) unavailable: Float,
     pub(super) counters_repaired: Counter,
+    pub(super) dedupe_pruned: Counter,
     pub(super) scrub_bytes: Counter,
     pub(super) scrub_findings: Counter,
     pub(super) scrub_rounds: Counter,
@@ -184,6 +187,11 @@ impl StoreSeries {
             counters_repaired: to.add(
                 "ankusa_store_counters_repaired",
                 "Counters that a recount put right, after a stop that was not clean or as an operator asked",
+                Counter::default(),
+            ),
+            dedupe_pruned: to.add(
+                "ankusa_dedupe_pruned",
+                "Dedupe keys that had expired and were removed",
                 Counter::default(),
             ),
             scrub_bytes: to.add(

@@ -140,7 +140,12 @@ impl Tree {
         let batchers = &self.node.handles().batchers;
         let body = self.bodies.get(at(self.bodies.len())).cloned().unwrap_or_default();
         let envelope = envelope(number, self.clock.now_ms(), source, tenant, body);
-        let hook = NewHook { envelope, sinks: Arc::clone(&self.modules), lanes: Vec::new() };
+        let hook = NewHook {
+            envelope,
+            sinks: Arc::clone(&self.modules),
+            lanes: Vec::new(),
+            key_ttl_ms: None,
+        };
         let Some(Ok((waiting, deadline))) =
             batchers.get(at(batchers.len())).map(|batcher| batcher.submit(hook))
         else {
