@@ -15,7 +15,7 @@ use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::model::verify::Verifier;
 use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
 use ankusa_actors::ports::{Clock, Delivery, Event, Events, Outcome, Sink};
-use ankusa_actors::queue::{BatcherConfig, NewHook, TenantsConfig};
+use ankusa_actors::queue::{BatcherConfig, DedupeConfig, NewHook, TenantsConfig};
 use ankusa_actors::sources::{LaneRules, OnVerifyFailure, Source, Sources};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::Front;
@@ -205,6 +205,7 @@ fn source(id: &str, sink: Arc<dyn Sink>) -> Source {
         modules: Source::modules_of(&sinks),
         sinks,
         lanes: LaneRules::default(),
+        dedupe: None,
         forward: ForwardPolicy::All,
         trust_url_tenant: false,
     }
@@ -221,6 +222,7 @@ fn settings(roles: Roles) -> NodeSettings {
             max_body_bytes: 1 << 20,
         },
         batcher: BatcherConfig::default(),
+        dedupe: DedupeConfig::default(),
         tenants: TenantsConfig::default(),
         // Nobody but what is measured reads.
         store: StoreConfig { scrub_bytes_per_s: 0, ..StoreConfig::default() },
