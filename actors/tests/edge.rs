@@ -35,6 +35,7 @@ fn head(path: &str) -> RequestHead {
     RequestHead {
         method: "POST".to_owned(),
         path: path.to_owned(),
+        query: None,
         headers: Vec::new(),
         content_length: None,
         peer: None,

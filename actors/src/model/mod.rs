@@ -11,6 +11,7 @@ pub mod envelope;
 pub mod etf;
 pub mod failure;
 pub mod forward;
+pub mod handshake;
 pub mod http_answer;
 pub mod idempotency;
 pub mod ids;

@@ -4,6 +4,7 @@
 
 mod presets;
 mod properties;
+mod providers;
 mod rules;
 mod spec;
 mod support;
