@@ -5,6 +5,7 @@ use tokio::time::Instant;
 use super::answer::Answer;
 use super::ingest::{Ingest, RequestHead};
 use crate::model::handshake::{HandshakeRefusal, Reply};
+use crate::model::verify::Reason;
 use crate::ports::{Event, IngestOutcome};
 use crate::sources::Source;
 
@@ -50,6 +51,13 @@ impl Ingest {
         self.events.emit(&Event::IngestAnswered { source_id: &source.id, outcome, took });
         Answer::handshake(answered)
     }
+}
+
+/// Whether the signature of a hook proves anything, though the source signs what it is asked to.
+pub(super) fn is_no_forgery(source: &Source, body: &[u8]) -> Result<(), Reason> {
+    let handshake = source.answers.handshake.as_ref();
+    let may_be_one = handshake.is_some_and(|handshake| handshake.may_have_signed(body));
+    if may_be_one { Err(Reason::NoMatch) } else { Ok(()) }
 }
 
 /// Answers a hook that has verified and is a handshake.

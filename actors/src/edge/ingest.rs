@@ -148,6 +148,7 @@ impl Ingest {
         let now_s = i64::try_from(now_ms / 1000).unwrap_or(i64::MAX);
         let judge = Judge { now_unix_s: now_s, max_inflated_bytes: self.config.max_body_bytes };
         let checked = source.verifier.check(&seen(&head, &body), &judge);
+        let checked = checked.and_then(|()| handshake::is_no_forgery(source, &body));
         let mut verification = source.verifier.verification(checked);
         if let Err(reason) = checked {
             self.events.emit(&Event::VerifyFailed {

@@ -3,8 +3,10 @@
 //! The keys are read when the source is loaded. They are no secrets, but they come in as many writings as secrets do.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use aws_lc_rs::rsa::PublicEncryptingKey;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey,
     RSA_PKCS1_2048_8192_SHA256, RSA_PSS_2048_8192_SHA256, VerificationAlgorithm,
@@ -22,6 +24,8 @@ pub const MAX_PUBLIC_KEYS: usize = 8;
 
 /// How many signatures of one request are held against each key: a check is dear, and nobody sends more.
 pub const MAX_SIGNATURES: usize = 4;
+
+const RSA_BITS: RangeInclusive<usize> = 2_048..=8_192;
 
 /// The longest signature: RSA with 8192 bits, in hex.
 const MAX_SIGNATURE_TEXT_BYTES: usize = 2_048;
@@ -103,9 +107,12 @@ impl PublicKeys {
         let mut parsed = Vec::new();
         for (index, text) in keys.iter().enumerate() {
             let bytes = key_bytes(text.as_ref()).map_err(|why| (index, why))?;
+            let why = PublicKeyError::NotAKey(algorithm.key_name());
+            if matches!(algorithm, Algorithm::Rsa(_)) && !is_rsa_of_good_size(&bytes) {
+                return Err((index, why));
+            }
             for scheme in algorithm.schemes() {
                 let key = ParsedPublicKey::new(*scheme, &bytes);
-                let why = PublicKeyError::NotAKey(algorithm.key_name());
                 parsed.push(key.map_err(|_rejected| (index, why))?);
             }
         }
@@ -155,6 +162,27 @@ fn key_bytes(text: &str) -> Result<Vec<u8>, PublicKeyError> {
         None => from_hex(text).or_else(|| BASE64.decode(text).ok()),
     };
     bytes.ok_or(PublicKeyError::NotEncoded)
+}
+
+/// Whether a key can sign anything at all under the schemes here, which no check of a signature would ever tell.
+fn is_rsa_of_good_size(bytes: &[u8]) -> bool {
+    let key = PublicEncryptingKey::from_der(bytes).or_else(|_not_spki| {
+        PublicEncryptingKey::from_der(&rsa_public_key_info(bytes).unwrap_or_default())
+    });
+    key.is_ok_and(|key| RSA_BITS.contains(&key.key_size_bits()))
+}
+
+/// A bare RSAPublicKey in the SubjectPublicKeyInfo it is otherwise found in: the algorithm, then the key as bits.
+fn rsa_public_key_info(key: &[u8]) -> Option<Vec<u8>> {
+    const RSA_ENCRYPTION: [u8; 15] =
+        [0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
+    let long = |tag: u8, bytes: usize| {
+        let [high, low] = u16::try_from(bytes).ok()?.to_be_bytes();
+        Some([tag, 0x82, high, low])
+    };
+    let bits = [&long(0x03, key.len() + 1)?[..], &[0], key].concat();
+    let whole = long(0x30, RSA_ENCRYPTION.len() + bits.len())?;
+    Some([&whole[..], &RSA_ENCRYPTION, &bits].concat())
 }
 
 fn pem_bytes(pem: &str) -> Result<Option<Vec<u8>>, PublicKeyError> {
