@@ -2,9 +2,12 @@
 
 use ankusa_actors::model::verify::{
     Judge, MAX_FORM_FIELDS, MAX_SIGNATURES, Reason, Request, Verifier, VerifySpec, VerifyType,
+    verdict,
 };
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use proptest::prelude::*;
+use proptest::sample::select;
 use serde_json::{Value, json};
 
 use crate::support::{Headers, NOW, Verify, check, headers, hex, hmac_sha256, preset, verifier};
@@ -351,6 +354,65 @@ fn a_block_that_would_not_do_what_it_says_is_refused() {
         ),
     ] {
         assert_eq!(refusal(block.clone()), expected, "{block}");
+    }
+}
+
+/// A value for a key, good or not.
+fn values() -> impl Strategy<Value = Value> {
+    let texts = "([{}]|body|ts|url|form|https://|header:|[a-f0-9]{2}|[A-Za-z+/=;,: -]){0,12}";
+    prop_oneof![
+        texts.prop_map(Value::from),
+        proptest::collection::vec(texts, 0..4).prop_map(Value::from),
+        select(vec!["whole", "csv_pairs", ",", ";", "hex", "base64", "sha1", "pss", "inflated"])
+            .prop_map(Value::from),
+        select(vec![
+            "milliseconds",
+            "rfc3339",
+            "{ts}{body}",
+            "https://h/p",
+            ED25519,
+            "cn:a",
+            "X-S"
+        ])
+        .prop_map(Value::from),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_block_and_no_request_panics(
+        kind in select(VerifyType::ALL.to_vec()),
+        required in any::<[bool; 4]>(),
+        keys in proptest::collection::btree_map(
+            select(vec![
+                "secret", "public_key", "url", "signed_body", "signature_header", "signed", "parse",
+                "sig_prefix", "sig_key", "separator", "version", "hash", "encoding",
+                "secret_decode", "padding", "timestamp_header", "timestamp_pair",
+                "timestamp_json", "timestamp_format", "token_header", "peers",
+            ]),
+            values(),
+            0..6,
+        ),
+        query in proptest::option::of("[ -~]{0,40}"),
+        sent in proptest::collection::vec(("(X-S|[a-z-]{1,12}|authorization)", "[ -~]{0,60}"), 0..6),
+        body in proptest::collection::vec(any::<u8>(), 0..60),
+    ) {
+        let mut block = json!({"type": kind});
+        let defaults = [("secret", "00ff"), ("public_key", ED25519), ("signature_header", "X-S"), ("url", "https://h/p")];
+        for ((key, value), is_there) in defaults.into_iter().zip(required) {
+            if is_there {
+                block[key] = json!(value);
+            }
+        }
+        let block = with(block, &json!(keys));
+        let Ok(spec) = serde_json::from_value::<VerifySpec>(block) else { return Ok(()) };
+        let headers = headers(&sent.iter().map(|(name, value)| (name.as_str(), value)).collect::<Vec<_>>());
+        let path = "/webhooks/source";
+        let request = Request { method: "POST", path, query: query.as_deref(), headers: &headers, body: &body, peer: None };
+        let judge = Judge { now_unix_s: NOW, max_inflated_bytes: 1_000 };
+        if let Ok(verdict) = verdict(&spec, &request, &judge) {
+            prop_assert_eq!(verdict.is_ok(), kind == VerifyType::None);
+        }
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! The keys are read when the source is loaded. They are no secrets, but they come in as many writings as secrets do.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use aws_lc_rs::digest::{Context, SHA256};
 use aws_lc_rs::rsa::PublicEncryptingKey;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey,
@@ -127,11 +129,28 @@ impl PublicKeys {
         self.keys.is_empty()
     }
 
-    /// Whether any key made any of the signatures.
-    pub(super) fn verify(&self, message: &[u8], signatures: &[Vec<u8>]) -> bool {
-        self.keys.iter().any(|key| {
-            signatures.iter().any(|signature| key.verify_sig(message, signature).is_ok())
-        })
+    /// Whether any key made any of the signatures of the parts, one after the other.
+    pub(super) fn verify(&self, parts: &[&[u8]], signatures: &[Vec<u8>]) -> bool {
+        let any = |is_by: &dyn Fn(&ParsedPublicKey, &[u8]) -> bool| {
+            self.keys.iter().any(|key| signatures.iter().any(|signature| is_by(key, signature)))
+        };
+        match self.algorithm {
+            // Hashes the text twice, each time with something before it.
+            Algorithm::Ed25519 => {
+                let text = match parts {
+                    [whole] => Cow::Borrowed(*whole),
+                    several => Cow::Owned(several.concat()),
+                };
+                any(&|key, signature| key.verify_sig(&text, signature).is_ok())
+            }
+            // Hashed once, however many there are to check.
+            Algorithm::EcdsaP256 | Algorithm::Rsa(_) => {
+                let mut context = Context::new(&SHA256);
+                parts.iter().for_each(|part| context.update(part));
+                let digest = context.finish();
+                any(&|key, signature| key.verify_digest_sig(&digest, signature).is_ok())
+            }
+        }
     }
 }
 

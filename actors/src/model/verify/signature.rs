@@ -99,11 +99,7 @@ fn is_signed(
             if signatures.is_empty() {
                 return Err(Reason::MalformedSignature);
             }
-            let message = match parts {
-                [whole] => Cow::Borrowed(*whole),
-                several => Cow::Owned(several.concat()),
-            };
-            Ok(keys.verify(&message, &signatures))
+            Ok(keys.verify(parts, &signatures))
         }
     }
 }
