@@ -220,9 +220,8 @@ fn check_source(config: &Config, id: &str, source: &SourceSpec, errors: &mut Vec
         let got = format!("{:?}", source.tenant);
         errors.push(ConfigError::must(child(&key, "tenant"), NAME, got));
     }
-    if let Err(error) = source.verify.build() {
-        let key = format!("{}.{}", child(&key, "verify"), error.key);
-        errors.push(ConfigError::at(key, error.sentence));
+    if let Err(error) = source.protocol() {
+        errors.push(ConfigError::at(format!("{key}.{}", error.key), error.sentence));
     }
     let tenants_come_from_urls = config.http.routing == Routing::TenantPath;
     let anyone_names_a_tenant = source.is_shared() && source.verifies_nothing();

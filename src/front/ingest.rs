@@ -16,6 +16,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName, HeaderValue, RETRY_AFTER,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -137,7 +138,7 @@ impl Serve for Arc<Edge> {
 impl Edge {
     async fn answer(&self, request: Request<Incoming>) -> Answered {
         if request.method() == Method::GET {
-            return Ok(self.get(request.uri().path()).await);
+            return self.get(request).await;
         }
         let (parts, body) = request.into_parts();
         if parts.extensions.get::<Ambiguous>().is_some() {
@@ -173,14 +174,11 @@ impl Edge {
         }
     }
 
-    async fn get(&self, path: &str) -> Response<Full<Bytes>> {
-        match path {
-            "/health" => super::json(StatusCode::OK, &self.admin.ingest_health()),
-            "/ready" => super::ready(&self.admin).await,
-            _other => {
-                let not_found = serde_json::json!({"error": "not_found"});
-                super::json(StatusCode::NOT_FOUND, &not_found)
-            }
+    async fn get(&self, request: Request<Incoming>) -> Answered {
+        match request.uri().path() {
+            "/health" => Ok(super::json(StatusCode::OK, &self.admin.ingest_health())),
+            "/ready" => Ok(super::ready(&self.admin).await),
+            _other => respond(self.ingest.get(&head(&request.into_parts().0))),
         }
     }
 }
@@ -192,8 +190,10 @@ fn head(parts: &Parts) -> RequestHead {
     RequestHead {
         method: parts.method.as_str().to_owned(),
         path: parts.uri.path().to_owned(),
+        query: parts.uri.query().map(str::to_owned),
         headers: shared(&parts.headers),
         content_length: declared.and_then(|value| value.to_str().ok()?.parse().ok()),
+        peer: None,
     }
 }
 
@@ -250,19 +250,36 @@ fn closing(answer: Answer) -> Answered {
 }
 
 fn respond(answer: Answer) -> Answered {
-    let Answer::Send { status, body, retry_after_s, durable } = answer else {
-        return Err(Unanswered);
+    let (mut response, durable) = match answer {
+        Answer::Send { status, body, retry_after_s, durable } => {
+            let json = HeaderValue::from_static("application/json");
+            let mut response = of_status(status, json, Bytes::from(body));
+            if let Some(seconds) = retry_after_s {
+                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+            }
+            (response, durable)
+        }
+        Answer::Said { status, content_type, body, durable } => {
+            // Checked when the source was loaded.
+            let content_type = HeaderValue::from_maybe_shared(content_type);
+            let text = HeaderValue::from_static("text/plain; charset=utf-8");
+            let mut response = of_status(status, content_type.unwrap_or(text), body);
+            let nosniff = HeaderValue::from_static("nosniff");
+            response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, nosniff);
+            (response, durable)
+        }
+        Answer::CloseUnanswered => return Err(Unanswered),
     };
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() =
-        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let Some(seconds) = retry_after_s {
-        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
     if durable {
-        headers.insert(DURABILITY, HeaderValue::from_static("fsync"));
+        response.headers_mut().insert(DURABILITY, HeaderValue::from_static("fsync"));
     }
     Ok(response)
+}
+
+fn of_status(status: u16, content_type: HeaderValue, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() =
+        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
 }

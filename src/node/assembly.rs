@@ -6,7 +6,7 @@ use std::time::Duration;
 use ankusa_actors::admin::Admin;
 use ankusa_actors::model::egress::Egress;
 use ankusa_actors::model::forward::ForwardPolicy;
-use ankusa_actors::model::source::SourceSpec;
+use ankusa_actors::model::source::{Protocol, SourceSpec};
 use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::node::{Handles, Node, NodeSettings, Ports, Roles};
 use ankusa_actors::ports::Clock;
@@ -125,7 +125,8 @@ fn sources(config: &Config, clock: &Arc<dyn Clock>) -> Result<Sources, BootError
 }
 
 fn source(id: &str, spec: &SourceSpec, outbound: &Outbound) -> Result<Source, BootError> {
-    let verifier = spec.verify.build().map_err(|error| format!("sources.{id}.verify.{error}"))?;
+    let Protocol { verifier, answers } =
+        spec.protocol().map_err(|error| format!("sources.{id}.{error}"))?;
     let sinks = spec.sinks.iter().enumerate().map(|(ix, sink)| {
         sinks::build(sink, outbound)
             .map_err(|error| format!("sources.{id}.sinks[{ix}].{error}").into())
@@ -136,6 +137,7 @@ fn source(id: &str, spec: &SourceSpec, outbound: &Outbound) -> Result<Source, Bo
         tenant: spec.tenant.clone(),
         verifier,
         on_verify_failure: spec.on_verify_failure,
+        answers,
         modules: Source::modules_of(&sinks),
         sinks,
         lanes: LaneRules::new(spec.sinks.iter().map(|sink| sink.ordered().cloned())),
