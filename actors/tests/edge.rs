@@ -37,6 +37,7 @@ fn head(path: &str) -> RequestHead {
         path: path.to_owned(),
         headers: Vec::new(),
         content_length: None,
+        peer: None,
     }
 }
 

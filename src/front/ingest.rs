@@ -194,6 +194,7 @@ fn head(parts: &Parts) -> RequestHead {
         path: parts.uri.path().to_owned(),
         headers: shared(&parts.headers),
         content_length: declared.and_then(|value| value.to_str().ok()?.parse().ok()),
+        peer: None,
     }
 }
 

@@ -14,6 +14,7 @@ use super::answer::Answer;
 use super::config::{IngestConfig, Routing};
 use crate::model::envelope::Envelope;
 use crate::model::ids::{DEFAULT_TENANT, HookId, LIFECYCLE_SOURCE, is_name};
+use crate::model::peer_identity::PeerIdentity;
 use crate::model::source::OnVerifyFailure;
 use crate::ports::{Clock, Entropy, Event, Events, IngestOutcome, RefusedReason};
 use crate::queue::{BatcherHandle, CommitAnswer, NewHook, Refusal};
@@ -29,6 +30,8 @@ pub struct RequestHead {
     pub headers: Vec<(Bytes, Bytes)>,
     /// The one parseable Content-Length, if there is one.
     pub content_length: Option<u64>,
+    /// Whose verified certificate the connection has; never what a header says.
+    pub peer: Option<Arc<PeerIdentity>>,
 }
 
 /// A request whose body may be read.
