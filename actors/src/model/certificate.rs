@@ -38,12 +38,12 @@ pub enum BadCertificate {
 pub struct Certificate {
     /// The distinguished name as text, the most specific part first: `CN=billing,O=Acme`.
     pub subject: String,
-    /// The most specific `CN` of the subject.
-    pub common_name: Option<String>,
+    /// The common names of the subject, in their order.
+    pub common_names: Vec<String>,
     /// The names of the extension subjectAltName, in their order.
     pub alt_names: AltNames,
     /// SHA-256 of the SubjectPublicKeyInfo: the same for every certificate of one key.
-    pub spki_sha256: [u8; 32],
+    pub public_key_sha256: [u8; 32],
     /// The first moment it counts, in Unix seconds.
     pub not_before_s: i64,
     /// The last, in Unix seconds.
@@ -90,12 +90,12 @@ impl Certificate {
         fields.optional(Tag::context(2))?;
         let extensions = fields.optional(Tag::context_constructed(3))?;
         fields.end()?;
-        let (subject, common_name) = name::texts(subject.content)?;
+        let (subject, common_names) = name::texts(subject.content)?;
         Ok(Self {
             subject,
-            common_name,
+            common_names,
             alt_names: extensions.map(alt_names).transpose()?.unwrap_or_default(),
-            spki_sha256: Sha256::digest(spki.whole).into(),
+            public_key_sha256: Sha256::digest(spki.whole).into(),
             not_before_s,
             not_after_s,
         })

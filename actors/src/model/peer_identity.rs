@@ -1,6 +1,10 @@
 //! Who the other end of a connection proved to be.
 
-use super::certificate::{AltNames, BadCertificate, Certificate};
+use std::net::IpAddr;
+
+use sha2::{Digest, Sha256};
+
+use super::certificate::{BadCertificate, Certificate};
 
 /// What the certificate says that a client showed in its TLS handshake, and that a configured authority has signed. A
 /// client without one has no identity, and one whose certificate is not good has no connection.
@@ -8,12 +12,17 @@ use super::certificate::{AltNames, BadCertificate, Certificate};
 pub struct PeerIdentity {
     /// The distinguished name as text, the most specific part first: `CN=billing,O=Acme`.
     pub subject: String,
-    /// The most specific `CN` of the subject.
-    pub common_name: Option<String>,
-    /// The names of the extension subjectAltName.
-    pub alt_names: AltNames,
-    /// SHA-256 of the SubjectPublicKeyInfo: the same for every certificate of one key.
-    pub spki_sha256: [u8; 32],
+    /// Of the subject, in their order.
+    pub common_names: Vec<String>,
+    /// The names of the extension subjectAltName, by their kind.
+    pub dns_names: Vec<String>,
+    pub emails: Vec<String>,
+    pub uris: Vec<String>,
+    pub ips: Vec<IpAddr>,
+    /// Of the whole certificate as it was sent.
+    pub certificate_sha256: [u8; 32],
+    /// Of its SubjectPublicKeyInfo, which stays the same when a certificate is renewed for the same key.
+    pub public_key_sha256: [u8; 32],
 }
 
 impl PeerIdentity {
@@ -25,9 +34,13 @@ impl PeerIdentity {
         let certificate = Certificate::from_der(der)?;
         Ok(Self {
             subject: certificate.subject,
-            common_name: certificate.common_name,
-            alt_names: certificate.alt_names,
-            spki_sha256: certificate.spki_sha256,
+            common_names: certificate.common_names,
+            dns_names: certificate.alt_names.dns,
+            emails: certificate.alt_names.emails,
+            uris: certificate.alt_names.uris,
+            ips: certificate.alt_names.ips,
+            certificate_sha256: Sha256::digest(der).into(),
+            public_key_sha256: certificate.public_key_sha256,
         })
     }
 }

@@ -20,12 +20,12 @@ const SHORT_NAMES: [(&[u8], &str); 11] = [
 
 const COMMON_NAME: &str = "CN";
 
-/// The whole name, the most specific part first, and its most specific common name.
+/// The whole name, the most specific part first, and its common names in their order.
 ///
 /// # Errors
 /// What is no name.
-pub(super) fn texts(content: &[u8]) -> Result<(String, Option<String>), BadCertificate> {
-    let (mut parts, mut common_name) = (Vec::new(), None);
+pub(super) fn texts(content: &[u8]) -> Result<(String, Vec<String>), BadCertificate> {
+    let (mut parts, mut common_names) = (Vec::new(), Vec::new());
     let mut sets = Der::new(content);
     while !sets.is_empty() {
         let mut set = Der::new(sets.expect(Tag::SET)?.content);
@@ -42,7 +42,7 @@ pub(super) fn texts(content: &[u8]) -> Result<(String, Option<String>), BadCerti
                 (None, _) => format!("{}=#{}", dotted(id.content)?, hex(value.whole)),
             });
             if short.is_some_and(|(_, short)| *short == COMMON_NAME) {
-                common_name = text.or(common_name);
+                common_names.extend(text);
             }
         }
         // Backwards as well: what prints names elsewhere does so, and both are compared as texts.
@@ -50,7 +50,7 @@ pub(super) fn texts(content: &[u8]) -> Result<(String, Option<String>), BadCerti
         parts.push(of_set.join("+"));
     }
     parts.reverse();
-    Ok((parts.join(","), common_name))
+    Ok((parts.join(","), common_names))
 }
 
 /// The text of the string types that are in use; of others nothing.

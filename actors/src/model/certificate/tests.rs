@@ -33,14 +33,14 @@ fn a_certificate_is_read_as_openssl_reads_it() {
     let subject = r#"CN=\#sp\ ,CN=Zoë \<1\>,emailAddress=a@b.c,serialNumber=17,street=\ One \;+OU=a,O=Acme\, Inc. \"x\",C=DE,DC=acme,DC=example"#;
     let expected = Certificate {
         subject: subject.to_owned(),
-        common_name: Some("#sp ".to_owned()),
+        common_names: texts(&["Zoë <1>", "#sp "]),
         alt_names: AltNames {
             dns: texts(&["a.example", "*.b.example"]),
             uris: texts(&["spiffe://acme/billing"]),
             emails: texts(&["x@y.z"]),
             ips: vec!["10.0.0.1".parse().unwrap(), "2001:db8::1".parse().unwrap()],
         },
-        spki_sha256: [
+        public_key_sha256: [
             0x92, 0x21, 0x6a, 0xa4, 0x4a, 0xc7, 0xe1, 0xdf, 0xad, 0x92, 0x5c, 0x74, 0x5a, 0xa2,
             0xb9, 0xb5, 0xca, 0xc6, 0x7a, 0xc4, 0x40, 0xb1, 0xf5, 0x5e, 0x91, 0xb4, 0x6e, 0x15,
             0xad, 0x51, 0xc5, 0xc6,
@@ -51,9 +51,13 @@ fn a_certificate_is_read_as_openssl_reads_it() {
     assert_eq!(Certificate::from_der(&whole()), Ok(expected.clone()));
     let identity = PeerIdentity {
         subject: expected.subject,
-        common_name: expected.common_name,
-        alt_names: expected.alt_names,
-        spki_sha256: expected.spki_sha256,
+        common_names: expected.common_names,
+        dns_names: expected.alt_names.dns,
+        emails: expected.alt_names.emails,
+        uris: expected.alt_names.uris,
+        ips: expected.alt_names.ips,
+        certificate_sha256: Sha256::digest(whole()).into(),
+        public_key_sha256: expected.public_key_sha256,
     };
     assert_eq!(PeerIdentity::from_certificate(&whole()), Ok(identity));
 }
