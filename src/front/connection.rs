@@ -74,8 +74,14 @@ pub(super) async fn serve(
     match &limits.http2 {
         Some(own) if is_http2 => {
             // On the heap: the state of HTTP/2 is large, and few connections need it.
-            let serving =
-                http2::serve(stream, (limits, own), &service, &origin, series, &mut stopped);
+            let serving = http2::serve(
+                (stream, heads),
+                (limits, own),
+                &service,
+                &origin,
+                series,
+                &mut stopped,
+            );
             Box::pin(serving).await;
         }
         Some(_) | None => {

@@ -1,5 +1,5 @@
-//! Follows the frames of an HTTP/2 connection for what its parser has no time limit on: whether a frame other than a
-//! body's, or a head of several frames, has begun and not ended.
+//! Follows the frames of an HTTP/2 connection for what its parser has no limit on: whether a frame other than a body's,
+//! or a head of several frames, has begun and not ended; and how many requests the client has taken back.
 
 /// Length, type, flags and stream.
 const FRAME_HEAD_BYTES: usize = 9;
@@ -7,6 +7,7 @@ const FRAME_HEAD_BYTES: usize = 9;
 /// Frame types.
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
 const CONTINUATION: u8 = 9;
 
 /// The flag of HEADERS and CONTINUATION that ends a head.
@@ -25,6 +26,7 @@ pub(super) struct Frames {
     /// A head has begun that goes on in the next frame.
     goes_on: bool,
     heads: u64,
+    resets: u64,
 }
 
 impl Frames {
@@ -37,12 +39,18 @@ impl Frames {
             payload: 0,
             goes_on: false,
             heads: 0,
+            resets: 0,
         }
     }
 
     /// Frames and heads so far that came to their end.
     pub(super) fn heads(&self) -> u64 {
         self.heads
+    }
+
+    /// Requests that the client has taken back.
+    pub(super) fn resets(&self) -> u64 {
+        self.resets
     }
 
     /// Whether something has begun that has to end soon.
@@ -89,6 +97,9 @@ impl Frames {
         let [_, _, _, kind, flags, ..] = self.head;
         if matches!(kind, HEADERS | CONTINUATION) {
             self.goes_on = flags & END_HEADERS == 0;
+        }
+        if kind == RST_STREAM {
+            self.resets = self.resets.saturating_add(1);
         }
         if !self.goes_on {
             self.heads += 1;
@@ -142,6 +153,15 @@ mod tests {
         ];
         let expected = [false, true, true, false, false, true, false, false, false];
         assert_eq!(told(&pieces), expected);
+    }
+
+    #[test]
+    fn what_is_taken_back_is_counted() {
+        let mut frames = Frames::after(0);
+        for kind in [RST_STREAM, DATA, RST_STREAM, HEADERS] {
+            frames.see(&frame(kind, END_HEADERS, b"1234"));
+        }
+        assert_eq!(frames.resets(), 2);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::frames::Frames;
@@ -43,6 +44,10 @@ struct Told {
     asked: AtomicU64,
     /// The number of the first ambiguous head; `u64::MAX` while there is none.
     ambiguous: AtomicU64,
+    /// Requests that the client has taken back.
+    resets: AtomicU64,
+    /// Told of each.
+    reset: Notify,
 }
 
 impl Heads {
@@ -50,6 +55,13 @@ impl Heads {
     pub(super) fn next_is_ambiguous(&self) -> bool {
         let number = self.0.asked.fetch_add(1, Ordering::Relaxed);
         self.0.ambiguous.load(Ordering::Relaxed) == number
+    }
+
+    /// Ready once the client has taken back more requests than that.
+    pub(super) async fn more_resets_than(&self, limit: u64) {
+        while self.0.resets.load(Ordering::Relaxed) <= limit {
+            self.0.reset.notified().await;
+        }
     }
 }
 
@@ -89,6 +101,13 @@ impl Follow {
         match self {
             Self::Http1(framing) => framing.is_in_head(),
             Self::Http2(frames) => frames.is_in_head(),
+        }
+    }
+
+    fn resets(&self) -> u64 {
+        match self {
+            Self::Http1(_) => 0,
+            Self::Http2(frames) => frames.resets(),
         }
     }
 
@@ -148,8 +167,12 @@ impl<T> HeadWatch<T> {
         patience: Patience,
         series: Arc<ListenerSeries>,
     ) -> (Self, Heads) {
-        let heads =
-            Heads(Arc::new(Told { asked: AtomicU64::new(0), ambiguous: AtomicU64::new(u64::MAX) }));
+        let heads = Heads(Arc::new(Told {
+            asked: AtomicU64::new(0),
+            ambiguous: AtomicU64::new(u64::MAX),
+            resets: AtomicU64::new(0),
+            reset: Notify::new(),
+        }));
         let watch = Self {
             stream,
             read_ahead,
@@ -179,8 +202,12 @@ impl<T> HeadWatch<T> {
 
     fn saw(&mut self, bytes: &[u8]) {
         self.at_end |= bytes.is_empty();
-        let before = self.follow.heads();
+        let (before, resets_before) = (self.follow.heads(), self.follow.resets());
         self.follow.see(bytes);
+        if self.follow.resets() != resets_before {
+            self.heads.0.resets.store(self.follow.resets(), Ordering::Relaxed);
+            self.heads.0.reset.notify_one();
+        }
         if let Some(number) = self.follow.first_ambiguous() {
             self.heads.0.ambiguous.store(number, Ordering::Relaxed);
         }

@@ -18,12 +18,12 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
 
-use super::head_watch::HeadWatch;
+use super::head_watch::{HeadWatch, Heads};
 use super::listener::{Limits, Origin, Serve};
 use super::socket::Socket;
 use crate::telemetry::metrics::{Cut, ListenerSeries, ParseFailure};
@@ -49,7 +49,7 @@ pub struct Http2Limits {
 
 /// Serves a connection to its end, or until `stopped` and every request under way is answered.
 pub(super) async fn serve(
-    stream: HeadWatch<Socket>,
+    (stream, heads): (HeadWatch<Socket>, Heads),
     (limits, own): (&Limits, &Http2Limits),
     service: &impl Serve,
     origin: &Origin,
@@ -58,9 +58,10 @@ pub(super) async fn serve(
 ) {
     // Dropped with the connection, and every request of it that still runs with it.
     let streams = Arc::new(Mutex::new(JoinSet::new()));
-    let calls = Arc::new(Calls::new(own.max_resets));
+    let calls = Arc::new(Calls::new());
     let answering = service_fn(|request: Request<Incoming>| {
-        answer(service.clone(), request, origin.clone(), Arc::clone(&calls))
+        let call = Call::begin(Arc::clone(&calls));
+        answer(service.clone(), request, origin.clone(), call)
     });
     let header_bytes = limits.max_header_bytes.saturating_add(HEADER_SLACK_BYTES);
     let connection = http2::Builder::new(Streams(Arc::downgrade(&streams)))
@@ -75,11 +76,12 @@ pub(super) async fn serve(
         .max_send_buf_size(SEND_BUFFER_BYTES)
         .serve_connection(TokioIo::new(stream), answering);
     let mut connection = pin!(connection);
+    let max_resets = u64::try_from(own.max_resets).unwrap_or(u64::MAX);
     let cut = tokio::select! {
         biased;
         served = connection.as_mut() => return ended(served, series),
         _ = stopped.wait_for(|stopped| *stopped) => None,
-        () = calls.too_many_resets.notified() => Some(Cut::Resets),
+        () = heads.more_resets_than(max_resets) => Some(Cut::Resets),
         () = calls.idle(limits.idle_timeout) => Some(Cut::Idle),
     };
     connection.as_mut().graceful_shutdown();
@@ -116,12 +118,9 @@ async fn answer<S: Serve>(
     service: S,
     request: Request<Incoming>,
     origin: Origin,
-    calls: Arc<Calls>,
+    _call: Call,
 ) -> Result<Response<S::Body>, S::Error> {
-    let call = Call::begin(calls);
-    let answer = service.serve(request, origin).await;
-    call.end();
-    answer
+    service.serve(request, origin).await
 }
 
 /// Runs the requests of one connection.
@@ -150,21 +149,11 @@ struct Calls {
     under_way: AtomicUsize,
     /// When the last one began or ended, in milliseconds after `since`.
     last_ms: AtomicU64,
-    resets: AtomicUsize,
-    max_resets: usize,
-    too_many_resets: Notify,
 }
 
 impl Calls {
-    fn new(max_resets: usize) -> Self {
-        Self {
-            since: Instant::now(),
-            under_way: AtomicUsize::new(0),
-            last_ms: AtomicU64::new(0),
-            resets: AtomicUsize::new(0),
-            max_resets,
-            too_many_resets: Notify::new(),
-        }
+    fn new() -> Self {
+        Self { since: Instant::now(), under_way: AtomicUsize::new(0), last_ms: AtomicU64::new(0) }
     }
 
     fn now_ms(&self) -> u64 {
@@ -186,31 +175,21 @@ impl Calls {
     }
 }
 
-/// One request. Dropped before its end, its client has taken it back.
-struct Call {
-    calls: Arc<Calls>,
-    has_ended: bool,
-}
+/// One request, until it is answered or taken back.
+struct Call(Arc<Calls>);
 
 impl Call {
     fn begin(calls: Arc<Calls>) -> Self {
         calls.under_way.fetch_add(1, Ordering::Relaxed);
-        Self { calls, has_ended: false }
-    }
-
-    fn end(mut self) {
-        self.has_ended = true;
+        Self(calls)
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        let calls = &self.calls;
+        let calls = &self.0;
         calls.last_ms.store(calls.now_ms(), Ordering::Relaxed);
         calls.under_way.fetch_sub(1, Ordering::Relaxed);
-        if !self.has_ended && calls.resets.fetch_add(1, Ordering::Relaxed) >= calls.max_resets {
-            calls.too_many_resets.notify_one();
-        }
     }
 }
 
@@ -220,31 +199,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_idle_once_nothing_has_been_asked_for_the_whole_time() {
-        let calls = Arc::new(Calls::new(1));
+        let calls = Arc::new(Calls::new());
         let limit = Duration::from_secs(10);
         let asked = Arc::clone(&calls);
         tokio::spawn(async move {
             sleep(Duration::from_secs(4)).await;
             let call = Call::begin(Arc::clone(&asked));
             sleep(Duration::from_secs(60)).await;
-            call.end();
+            drop(call);
             drop(Call::begin(asked));
         });
         let since = Instant::now();
         calls.idle(limit).await;
         assert_eq!(since.elapsed().as_secs(), 74);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn taking_back_more_than_allowed_is_told_and_ending_is_not() {
-        let calls = Arc::new(Calls::new(2));
-        for _ in 0..9 {
-            Call::begin(Arc::clone(&calls)).end();
-        }
-        for allowed in [true, true, false] {
-            drop(Call::begin(Arc::clone(&calls)));
-            let told = timeout(Duration::from_millis(1), calls.too_many_resets.notified()).await;
-            assert_eq!(told.is_err(), allowed);
-        }
     }
 }

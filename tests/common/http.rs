@@ -245,6 +245,11 @@ impl Client {
         }
     }
 
+    /// What came and has not been looked at.
+    pub fn unread(&self) -> &[u8] {
+        &self.buffer
+    }
+
     /// Waits until the other side has closed, and shows what it still said.
     pub async fn rest(mut self) -> Vec<u8> {
         while self.more().await.is_ok() {}
