@@ -1,5 +1,6 @@
 //! The configuration as it may be shown: everything that is not known to be harmless is hidden.
 
+use ankusa_actors::model::source::SourceSpec;
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -44,6 +45,13 @@ pub fn redacted(config: &Config) -> Value {
             redact_source(source);
         }
     }
+    json
+}
+
+/// A source as it may be shown.
+pub(crate) fn redacted_source(source: &SourceSpec) -> Value {
+    let mut json = serde_json::to_value(source).unwrap_or_default();
+    redact_source(&mut json);
     json
 }
 

@@ -144,6 +144,8 @@ pub const KEYS: &[(&str, Kind)] = &[
     ("egress.allow_private", Kind::Flag),
     ("egress.allow[]", Kind::Text),
     ("shutdown.drain_ms", MS_OR_ZERO),
+    ("source_store.type", Kind::Word(&["static", "persistent"])),
+    ("source_store.max_sources", over_zero(100_000)),
     ("sources.*.tenant", Kind::Text),
     ("sources.*.verify.type", Kind::Word(&["none", "stripe", "github", "standard_webhooks", "shopify", "slack", "hmac"])),
     ("sources.*.verify.secret", Kind::Secrets),
@@ -188,7 +190,9 @@ const LATER_KEYS: &[&str] = &[
     "rate_limits",
     "routes",
     "secrets",
-    "source_store",
+    "source_store.namespace",
+    "source_store.tick_ms",
+    "source_store.url",
     "sources.*.dedupe",
     "sources.*.retry",
     "storage",
@@ -200,6 +204,7 @@ const LATER_WORDS: &[(&str, &[&str])] = &[
     ("node.roles[]", &["claim_check"]),
     ("sources.*.on_verify_failure", &["quarantine"]),
     ("sources.*.sinks[].type", &["google_pubsub", "kafka", "nats", "rabbitmq", "redis", "sqs"]),
+    ("source_store.type", &["redis"]),
     ("wal.type", &["dual", "none"]),
 ];
 

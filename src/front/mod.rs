@@ -10,7 +10,9 @@ pub mod ingest;
 pub mod listener;
 mod query;
 mod queue;
+mod refusal;
 pub mod routes;
+pub mod sources;
 
 use std::net::TcpListener;
 

@@ -10,7 +10,7 @@ use ankusa_actors::model::reason::ReasonClass;
 use axum::Json;
 use axum::Router;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ pub(super) fn control_routes() -> Router<Control> {
 }
 
 /// The scope that a route of [`routes`] takes.
-pub(super) fn scope_of(path: &str) -> Option<&'static str> {
+pub(super) fn scope_of(method: &Method, path: &str) -> Option<&'static str> {
     match path {
         "/v1/dlq" => Some("dlq:read"),
         "/v1/hooks" => Some("hooks:read"),
@@ -51,6 +51,9 @@ pub(super) fn scope_of(path: &str) -> Option<&'static str> {
             match what {
                 "queue" => Some("queue:read"),
                 "purge" => Some("queue:write"),
+                _other if what == "sources" || what.starts_with("sources/") => {
+                    Some(if method == Method::GET { "sources:read" } else { "sources:write" })
+                }
                 _other => None,
             }
         }
@@ -58,7 +61,7 @@ pub(super) fn scope_of(path: &str) -> Option<&'static str> {
 }
 
 /// A part of the path that can be no tenant's name.
-struct InvalidTenant;
+pub(super) struct InvalidTenant;
 
 impl From<InvalidTenant> for Response {
     fn from(_: InvalidTenant) -> Self {
@@ -67,7 +70,7 @@ impl From<InvalidTenant> for Response {
 }
 
 /// A tenant's name as it is in a path.
-fn tenant(name: String) -> Result<String, InvalidTenant> {
+pub(super) fn tenant(name: String) -> Result<String, InvalidTenant> {
     if is_name(&name) { Ok(name) } else { Err(InvalidTenant) }
 }
 
@@ -153,11 +156,19 @@ mod tests {
 
     #[test]
     fn every_route_of_a_tenant_has_a_scope() {
-        assert_eq!(scope_of("/v1/tenants/acme/queue"), Some("queue:read"));
-        assert_eq!(scope_of("/v1/tenants/acme/purge"), Some("queue:write"));
-        assert_eq!(scope_of("/v1/tenants/acme"), None);
-        assert_eq!(scope_of("/v1/tenants/acme/purge/now"), None);
-        assert_eq!(scope_of("/metrics"), None);
+        let scope = |path: &str| scope_of(&Method::GET, path);
+        assert_eq!(scope("/v1/tenants/acme/queue"), Some("queue:read"));
+        assert_eq!(scope("/v1/tenants/acme/purge"), Some("queue:write"));
+        assert_eq!(scope("/v1/tenants/acme"), None);
+        assert_eq!(scope("/v1/tenants/acme/purge/now"), None);
+        assert_eq!(scope("/metrics"), None);
+        for sources in ["/v1/tenants/acme/sources", "/v1/tenants/acme/sources/a"] {
+            assert_eq!(scope(sources), Some("sources:read"));
+            for method in [Method::POST, Method::PUT, Method::DELETE, Method::HEAD] {
+                assert_eq!(scope_of(&method, sources), Some("sources:write"));
+            }
+        }
+        assert_eq!(scope("/v1/tenants/acme/sourcesque"), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use ankusa_actors::admin::{Admin, AdminError, DumpCursor};
 use axum::body::Body;
 use axum::extract::{Query, Request, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -25,6 +25,7 @@ use tower::ServiceExt;
 use super::auth::{Authorizer, Refused};
 use super::listener::Serve;
 use super::queue;
+use super::sources::{self, SourcesApi};
 use crate::telemetry::metrics::Metrics;
 
 /// What every route answers from.
@@ -34,6 +35,7 @@ pub struct Api {
     pub metrics: Arc<Metrics>,
     /// The effective config, redacted.
     pub config: Arc<Value>,
+    pub sources: SourcesApi,
     pub authorizer: Authorizer,
 }
 
@@ -70,6 +72,7 @@ pub fn admin_routes(api: Api) -> Router {
         .route("/v1/config", get(config))
         .route("/v1/wal", get(wal))
         .merge(queue::routes())
+        .merge(sources::routes())
         .layer(middleware::from_fn_with_state(api.authorizer.clone(), authorize));
     open.merge(guarded).fallback(not_found).method_not_allowed_fallback(not_found).with_state(api)
 }
@@ -99,17 +102,18 @@ pub(super) fn refuse(status: StatusCode, body: &Value) -> Response {
 }
 
 /// Which scope a route takes: its resource, and whether it is read or written.
-fn scope_of(path: &str) -> &'static str {
+fn scope_of(method: &Method, path: &str) -> &'static str {
     match path {
         "/metrics" => "metrics:read",
         "/v1/config" => "config:read",
         "/v1/wal" => "wal:read",
-        other => queue::scope_of(other).unwrap_or("*"),
+        other => queue::scope_of(method, other).unwrap_or("*"),
     }
 }
 
 async fn authorize(State(authorizer): State<Authorizer>, request: Request, next: Next) -> Response {
-    match authorizer.check(request.headers(), scope_of(request.uri().path())) {
+    let scope = scope_of(request.method(), request.uri().path());
+    match authorizer.check(request.headers(), scope) {
         Ok(()) => next.run(request).await,
         Err(Refused::Unauthorized) => {
             let mut answer = refuse(StatusCode::UNAUTHORIZED, &json!({"error": "unauthorized"}));
@@ -240,7 +244,7 @@ pub(super) fn failed(error: AdminError) -> Response {
 }
 
 /// Worth another try in a second.
-fn unavailable(body: &Value) -> Response {
+pub(super) fn unavailable(body: &Value) -> Response {
     let headers = HeaderMap::from_iter([(RETRY_AFTER, axum::http::HeaderValue::from_static("1"))]);
     (StatusCode::SERVICE_UNAVAILABLE, headers, Json(body)).into_response()
 }
