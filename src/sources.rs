@@ -8,7 +8,7 @@ use ankusa_actors::model::forward::ForwardPolicy;
 use ankusa_actors::model::ids::is_name;
 use ankusa_actors::model::source::SourceSpec;
 use ankusa_actors::ports::Clock;
-use ankusa_actors::sources::{BuildSource, LaneRules, Source};
+use ankusa_actors::sources::{BuildSource, LaneRules, Source, Switches};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tracing::warn;
@@ -103,6 +103,7 @@ impl BuildSource for SourceRules {
             lanes: LaneRules::new(spec.sinks.iter().map(|sink| sink.ordered().cloned())),
             forward: ForwardPolicy::new(spec.forward_headers.as_deref()),
             trust_url_tenant: spec.trust_url_tenant,
+            switches: Switches::of(spec),
         })
     }
 }

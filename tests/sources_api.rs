@@ -82,7 +82,7 @@ async fn a_source_is_made_shown_changed_and_removed_and_every_step_counts_at_onc
     let url = worker.url("/hooks");
     let mut shown = json!({
         "tenant": "acme", "name": "orders", "source_id": "acme.orders",
-        "ingest_path": "/webhooks/acme.orders", "origin": "api", "revision": 1,
+        "ingest_path": "/webhooks/acme.orders", "origin": "api", "revision": 1, "enabled": true,
         "verify": {"type": "github", "secret": "[REDACTED]"}, "on_verify_failure": "accept_flag",
         "sinks": [{"type": "http", "url": url, "method": "post", "headers": {"x-key": "[REDACTED]"},
             "timeout_ms": 5000, "allow_unsigned": true, "max_response_bytes": 65536}],
@@ -93,7 +93,7 @@ async fn a_source_is_made_shown_changed_and_removed_and_every_step_counts_at_onc
     assert_eq!((got.header("etag"), said(&got)), (Some("\"1\""), (200, shown.clone())));
     let conf = json!({
         "tenant": "acme", "name": "conf", "source_id": "conf", "ingest_path": "/webhooks/conf",
-        "origin": "config", "revision": null, "verify": {"type": "none"},
+        "origin": "config", "revision": null, "enabled": true, "verify": {"type": "none"},
         "on_verify_failure": "reject", "sinks": [{"type": "log"}], "trust_url_tenant": false,
     });
     let listed = ask(&node, "GET", SOURCES, &[], "").await;

@@ -37,6 +37,24 @@ pub struct Source {
     pub forward: ForwardPolicy,
     /// Whether the tenant of a catch URL counts although nothing proves that its sender belongs to it.
     pub trust_url_tenant: bool,
+    pub switches: Switches,
+}
+
+/// What of a source is switched off (`enabled: false`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// It takes no hooks.
+    pub takes_nothing: bool,
+    /// The places of sinks that are left alone: what is for them waits.
+    pub idle_sinks: BTreeSet<usize>,
+}
+
+impl Switches {
+    /// As a spec says.
+    pub fn of(spec: &SourceSpec) -> Self {
+        let off = spec.sinks.iter().enumerate().filter(|(_, sink)| !sink.is_enabled());
+        Self { takes_nothing: !spec.enabled, idle_sinks: off.map(|(at, _)| at).collect() }
+    }
 }
 
 impl Source {
@@ -64,6 +82,7 @@ impl fmt::Debug for Source {
             .field("lanes", &self.lanes)
             .field("forward", &self.forward)
             .field("trust_url_tenant", &self.trust_url_tenant)
+            .field("switches", &self.switches)
             .finish_non_exhaustive()
     }
 }

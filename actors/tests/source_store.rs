@@ -19,7 +19,7 @@ use ankusa_actors::node::Node;
 use ankusa_actors::ports::sim::{Fault, SimOp, SimSink};
 use ankusa_actors::ports::{Lane, Outcome};
 use ankusa_actors::queue::CommitAnswer;
-use ankusa_actors::sources::{BuildSource, Found, LaneRules, Source, StoreSetup};
+use ankusa_actors::sources::{BuildSource, Found, LaneRules, Source, StoreSetup, Switches};
 use common::{Bench, HTTP, open_source, secs};
 use serde_json::{Value, from_value, json};
 
@@ -48,7 +48,8 @@ impl BuildSource for Builder {
         let sinks: Vec<_> = urls.into_iter().map(sink).collect();
         let lanes = LaneRules::new(spec.sinks.iter().map(|sink| sink.ordered().cloned()));
         let modules = Source::modules_of(&sinks);
-        Ok(Source { sinks, modules, lanes, ..open_source(id, &spec.tenant, &[]) })
+        let switches = Switches::of(spec);
+        Ok(Source { sinks, modules, lanes, switches, ..open_source(id, &spec.tenant, &[]) })
     }
 }
 
@@ -335,6 +336,51 @@ async fn a_source_that_is_mended_mends_what_waits_for_it() {
     assert_eq!(world.sink("whole").deliveries().len(), 3);
     assert_eq!(world.sink("broken").deliveries().len(), in_vain);
     assert_eq!(dead(&node, &world.bench).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_is_switched_off_takes_nothing_and_delivers_what_it_took() {
+    let world = World::new();
+    let node = world.bench.start().await;
+    create(&node, "a", "x").await.unwrap();
+    world.sink("x").answer([Outcome::Retry("later".to_owned())]);
+    world.accept(&node, "acme.a").await;
+    let off = Box::new(SourceSpec { enabled: false, ..*spec("x") });
+    let change = SourceChange::Replace { name: name("a"), spec: off, expected: None };
+    node.handles().sources.change(change).await.unwrap();
+    assert_eq!(refusal(&node, "acme.a"), Some(Answer::unknown_source()));
+    secs(600).await;
+    assert_eq!(world.sink("x").deliveries().len(), 2);
+    assert_eq!(world.bench.rows(Cf::Hooks), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_for_a_sink_that_is_switched_off_waits_until_it_is_on_again() {
+    for ordered in [false, true] {
+        let world = World::new();
+        let node = world.bench.start().await;
+        let sinks = |enabled: bool| {
+            let off = json!({"type": "http", "url": "x", "enabled": enabled, "ordered": ordered});
+            let on = json!({"type": "http", "url": "y"});
+            Box::new(from_value::<SourceSpec>(json!({"sinks": [off, on]})).unwrap())
+        };
+        let change = SourceChange::Create { name: name("a"), spec: sinks(false) };
+        node.handles().sources.change(change).await.unwrap();
+        for _ in 0..2 {
+            world.accept(&node, "acme.a").await;
+        }
+        secs(3_600).await;
+        let seen = (world.sink("x").deliveries().len(), world.sink("y").deliveries().len());
+        assert_eq!(seen, (0, 2));
+        assert_eq!((dead(&node, &world.bench).await, world.bench.rows(Cf::Hooks)), (vec![], 2));
+        let change = SourceChange::Replace { name: name("a"), spec: sinks(true), expected: None };
+        node.handles().sources.change(change).await.unwrap();
+        secs(60).await;
+        let attempts: Vec<u32> =
+            world.sink("x").deliveries().iter().map(|delivery| delivery.attempt).collect();
+        assert_eq!(attempts, [1, 1], "waiting uses no attempt up");
+        assert_eq!(world.bench.rows(Cf::Hooks), 0);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@ pub const REDACTED: &str = "[REDACTED]";
 /// Keys of a source, of its `verify` and of its sinks that are shown as they are.
 const SHOWN: &[&str] = &[
     "allow_unsigned",
+    "enabled",
     "encoding",
     "forward_headers",
     "hash",

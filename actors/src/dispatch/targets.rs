@@ -11,6 +11,8 @@ pub(super) struct Target {
     pub(super) key: usize,
     pub(super) source: Arc<Source>,
     pub(super) sink: Arc<dyn Sink>,
+    /// It is switched off.
+    is_idle: bool,
 }
 
 /// Every sink there is.
@@ -59,10 +61,15 @@ impl Targets {
     fn targets_of(&mut self, source: &Arc<Source>) -> Vec<Arc<Target>> {
         let first = self.next_key;
         self.next_key += source.sinks.len();
-        let target = |(sink, key): (&Arc<dyn Sink>, usize)| {
-            Arc::new(Target { key, source: Arc::clone(source), sink: Arc::clone(sink) })
+        let target = |(at, sink): (usize, &Arc<dyn Sink>)| {
+            Arc::new(Target {
+                key: first + at,
+                source: Arc::clone(source),
+                sink: Arc::clone(sink),
+                is_idle: source.switches.idle_sinks.contains(&at),
+            })
         };
-        source.sinks.iter().zip(first..).map(target).collect()
+        source.sinks.iter().enumerate().map(target).collect()
     }
 
     /// The keys of all of them.
@@ -90,7 +97,7 @@ impl Targets {
             });
         };
         let target = at(targets, source_id, sink, module).map_err(Unbound::Gone)?;
-        Ok(target)
+        if target.is_idle { Err(Unbound::Waits("sink disabled")) } else { Ok(target) }
     }
 }
 
@@ -130,7 +137,7 @@ mod tests {
     use crate::model::stored_source::SourceName;
     use crate::model::verify::Verifier;
     use crate::ports::sim::SimSink;
-    use crate::sources::{LaneRules, Sources};
+    use crate::sources::{LaneRules, Sources, Switches};
 
     fn set(sources: impl IntoIterator<Item = Arc<Source>>) -> Arc<SourceSet> {
         let none = BTreeMap::new();
@@ -151,6 +158,7 @@ mod tests {
             lanes: LaneRules::default(),
             forward: ForwardPolicy::All,
             trust_url_tenant: false,
+            switches: Switches::default(),
         })
     }
 

@@ -103,8 +103,10 @@ impl Ingest {
     /// The source as it is now; a request that has begun stays with it.
     fn source(&self, id: &str) -> Result<Arc<Source>, (RefusedReason, Answer)> {
         self.sources.look(|set| match set.find(id) {
-            Found::Source(source) => Ok(Arc::clone(source)),
-            Found::Unknown => Err((RefusedReason::UnknownSource, Answer::unknown_source())),
+            Found::Source(source) if !source.switches.takes_nothing => Ok(Arc::clone(source)),
+            Found::Source(_) | Found::Unknown => {
+                Err((RefusedReason::UnknownSource, Answer::unknown_source()))
+            }
             Found::Unreadable => {
                 let answer = Answer::unavailable("store_unavailable");
                 Err((RefusedReason::StoreUnavailable, answer))

@@ -29,7 +29,7 @@ use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
 use ankusa_actors::ports::sim::{JournalEvents, SimClock, SimDisk, SimEngine, SimEntropy};
 use ankusa_actors::ports::{Clock, Engine, Entropy, Pair};
 use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, Refusal, TenantsConfig};
-use ankusa_actors::sources::{LaneRules, Source, SourceSetup, Sources, StoreSetup};
+use ankusa_actors::sources::{LaneRules, Source, SourceSetup, Sources, StoreSetup, Switches};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::{Front, MakeFront};
 use bytes::Bytes;
@@ -213,6 +213,7 @@ pub fn open_source(id: &str, tenant: &str, modules: &[&'static str]) -> Source {
         lanes: LaneRules::default(),
         forward: ForwardPolicy::default(),
         trust_url_tenant: false,
+        switches: Switches::default(),
     }
 }
 
