@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ankusa_actors::admin::Admin;
-use ankusa_actors::edge::{Admitted, Answer, BodyFailure, Ingest, RequestHead};
+use ankusa_actors::edge::{
+    Admitted, Answer, BodyFailure, Ingest, IngestConfig, RequestHead, Routing,
+};
 use ankusa_actors::supervision::{Crash, told_to_crash};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
@@ -24,6 +26,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::listener::{Acceptor, Ambiguous, Limits, Serve, Server};
+use super::table::Endpoint;
 
 /// The largest body a declared length makes room for before it has arrived.
 const MAX_RESERVED_BYTES: usize = 64 * 1024;
@@ -111,6 +114,15 @@ impl Actor for IngestServer {
     }
 }
 
+/// The document of the ingest port.
+pub const OPENAPI: &str = include_str!("../../openapi/ingest.v1.json");
+
+/// Where catch URLs begin unless `http.prefix` says otherwise.
+const PREFIX: &str = "/webhooks";
+const CATCH: &str = "/webhooks/{source_id}";
+const CATCH_OF_TENANT: &str = "/webhooks/{tenant_id}/{source_id}";
+const CATCH_STATUSES: &[u16] = &[201, 400, 401, 404, 413, 503];
+
 /// The connection is to be closed without an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the outcome is unknown; closing unanswered")]
@@ -177,12 +189,46 @@ impl Edge {
         match path {
             "/health" => super::json(StatusCode::OK, &self.admin.ingest_health()),
             "/ready" => super::ready(&self.admin).await,
+            "/openapi.json" => super::json(StatusCode::OK, &openapi(&self.ingest.config)),
             _other => {
                 let not_found = serde_json::json!({"error": "not_found"});
                 super::json(StatusCode::NOT_FOUND, &not_found)
             }
         }
     }
+}
+
+/// The document of the ingest port, with catch URLs as they are here.
+fn openapi(config: &IngestConfig) -> serde_json::Value {
+    // It is ours, and a test reads it.
+    let mut document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap_or_default();
+    if let Some(serde_json::Value::Object(paths)) = document.get_mut("paths") {
+        let (path, other) = match config.routing {
+            Routing::Path => (CATCH, CATCH_OF_TENANT),
+            Routing::TenantPath => (CATCH_OF_TENANT, CATCH),
+        };
+        paths.shift_remove(other);
+        if let Some(catch) = paths.shift_remove(path) {
+            let path = path.strip_prefix(PREFIX).unwrap_or(path);
+            paths.insert(format!("{}{path}", config.prefix), catch);
+        }
+    }
+    document
+}
+
+/// What the ingest port answers, for whoever documents it: one of the catch URLs is there, under `http.prefix`.
+pub fn ingest_endpoints() -> Vec<Endpoint> {
+    let endpoint =
+        |path, method, statuses: &[u16]| Endpoint { path, method, statuses: statuses.to_vec() };
+    let mut endpoints = vec![
+        endpoint("/health", "GET", &[200]),
+        endpoint("/ready", "GET", &[200, 503]),
+        endpoint("/openapi.json", "GET", &[200]),
+        endpoint(CATCH, "POST", CATCH_STATUSES),
+        endpoint(CATCH_OF_TENANT, "POST", CATCH_STATUSES),
+    ];
+    endpoints.sort();
+    endpoints
 }
 
 /// What the edge needs of the request line and the headers.

@@ -13,6 +13,7 @@ mod queue;
 mod refusal;
 pub mod routes;
 pub mod sources;
+pub mod table;
 
 use std::net::TcpListener;
 

@@ -26,7 +26,11 @@ use super::auth::{Authorizer, Refused};
 use super::listener::Serve;
 use super::queue;
 use super::sources::{self, SourcesApi};
+use super::table::{Endpoint, Table};
 use crate::telemetry::metrics::Metrics;
+
+/// The document of the admin port.
+pub const OPENAPI: &str = include_str!("../../openapi/admin.v1.json");
 
 /// What every route answers from.
 #[derive(Clone)]
@@ -66,15 +70,39 @@ impl Serve for Routes {
 
 /// The routes of the admin port.
 pub fn admin_routes(api: Api) -> Router {
-    let open = Router::new().route("/health", get(health)).route("/ready", get(ready));
-    let guarded = Router::new()
-        .route("/metrics", get(metrics))
-        .route("/v1/config", get(config))
-        .route("/v1/wal", get(wal))
+    let guard = middleware::from_fn_with_state(api.authorizer.clone(), authorize);
+    let routes = open().router.merge(guarded().router.layer(guard));
+    routes.fallback(not_found).method_not_allowed_fallback(not_found).with_state(api)
+}
+
+/// What the admin port answers, for whoever documents it.
+pub fn admin_endpoints() -> Vec<Endpoint> {
+    let mut endpoints = open().merge(guarded()).endpoints;
+    endpoints.sort();
+    endpoints
+}
+
+/// Without credentials.
+fn open() -> Table<Api> {
+    Table::new()
+        .route("/health", get(health), &[("GET", &[200])])
+        .route("/ready", get(ready), &[("GET", &[200, 503])])
+        .route("/openapi.json", get(openapi), &[("GET", &[200])])
+}
+
+/// With them, where there are tokens.
+fn guarded() -> Table<Api> {
+    Table::new()
+        .route("/metrics", get(metrics), &[("GET", &[200])])
+        .route("/v1/config", get(config), &[("GET", &[200])])
+        .route("/v1/wal", get(wal), &[("GET", &[200])])
         .merge(queue::routes())
         .merge(sources::routes())
-        .layer(middleware::from_fn_with_state(api.authorizer.clone(), authorize));
-    open.merge(guarded).fallback(not_found).method_not_allowed_fallback(not_found).with_state(api)
+        .or(&[401, 403])
+}
+
+async fn openapi() -> Response {
+    ([(CONTENT_TYPE, "application/json")], OPENAPI).into_response()
 }
 
 /// The same and the node-local ones.

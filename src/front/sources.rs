@@ -9,6 +9,7 @@ use ankusa_actors::edge::{IngestConfig, Routing, SourceChange, SourceStoreError}
 use ankusa_actors::model::source::SourceSpec;
 use ankusa_actors::model::stored_source::SourceName;
 use ankusa_actors::sources::{SourceSet, StoredSource};
+use axum::Json;
 use axum::body::{Body, to_bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
@@ -16,7 +17,6 @@ use axum::http::header::{ETAG, IF_MATCH};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
@@ -24,6 +24,7 @@ use super::query::{Fields, InvalidFilter};
 use super::queue::InvalidTenant;
 use super::refusal::Refusal;
 use super::routes::{Api, failed as answer_of, unavailable};
+use super::table::Table;
 use crate::config::{ConfigErrors, redacted_source};
 use crate::sources::{NAME, SourceRules};
 
@@ -44,10 +45,22 @@ pub struct SourcesApi {
 
 type Answer = Result<Response, Refusal>;
 
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/v1/tenants/{tenant}/sources", get(list).post(create))
-        .route("/v1/tenants/{tenant}/sources/{name}", get(one).put(replace).delete(delete))
+pub(super) fn routes() -> Table<Api> {
+    Table::new()
+        .route(
+            "/v1/tenants/{tenant}/sources",
+            get(list).post(create),
+            &[("GET", &[200, 400, 503]), ("POST", &[201, 400, 409, 413, 503])],
+        )
+        .route(
+            "/v1/tenants/{tenant}/sources/{name}",
+            get(one).put(replace).delete(delete),
+            &[
+                ("GET", &[200, 400, 404, 500, 503]),
+                ("PUT", &[200, 400, 404, 409, 412, 413, 503]),
+                ("DELETE", &[204, 400, 404, 409, 412, 503]),
+            ],
+        )
 }
 
 async fn list(
@@ -191,6 +204,7 @@ impl SourcesApi {
         entry.insert("ingest_path".to_owned(), json!(ingest_path));
         entry.insert("origin".to_owned(), json!(revision.map_or("config", |_| "api")));
         entry.insert("revision".to_owned(), json!(revision));
+        entry.insert("enabled".to_owned(), json!(spec.enabled));
         if let Value::Object(spec) = redacted_source(spec) {
             entry.extend(spec.into_iter().filter(|(key, _)| key != "tenant"));
         }
