@@ -85,7 +85,7 @@ pub struct LoadPlan {
 impl LoadPlan {
     /// Every request is another event.
     #[must_use]
-    pub fn new(seed: u64) -> Self {
+    pub const fn new(seed: u64) -> Self {
         Self { seed, repeats: false }
     }
 

@@ -17,6 +17,8 @@ pub enum IngestOutcome {
     Unknown,
     TenantLimit,
     DedupeQuota,
+    /// Nothing was stored: the provider asked something, and was answered.
+    Handshake,
 }
 
 impl IngestOutcome {
@@ -30,6 +32,7 @@ impl IngestOutcome {
             Self::Unknown => "unknown",
             Self::TenantLimit => "tenant_limit",
             Self::DedupeQuota => "dedupe_quota",
+            Self::Handshake => "handshake",
         }
     }
 }
@@ -142,6 +145,16 @@ pub enum Event<'a> {
     /// So many dedupe keys had expired and are gone.
     DedupePruned {
         keys: u64,
+    },
+    /// The sources of the API as they are now; some rows cannot be used.
+    Sources {
+        ids: &'a [String],
+        unreadable: usize,
+    },
+    /// A source of the API was `created`, `updated` or `deleted`.
+    SourceChanged {
+        source_id: &'a str,
+        what: &'static str,
     },
     ChildRestarted {
         child: &'a str,
