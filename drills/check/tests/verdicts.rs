@@ -531,21 +531,23 @@ fn a_hook_is_stored_under_the_source_it_was_sent_to() {
 #[test]
 fn a_dedupe_key_goes_with_its_expiry_and_its_count() {
     let mut scene = Scene::in_order();
-    let key = "61636d650000066769746875626431";
-    let value =
-        "000001891e29c09630313839306135642d616339362d373734622d626363652d623330323039396138303537";
-    scene.dump.rows.push(row(Family::Index, &format!("75{key}"), value));
+    let rest = b"acme\0\0\x06githubd1";
+    let (taken, expires_at) = (key(b'u', &[rest]), 1_688_428_200_086_u64);
+    let value = [&expires_at.to_be_bytes()[..], id(1).as_bytes()].concat();
+    scene.put(Family::Index, &taken, &value);
+    let hex = "61636d650000066769746875626431";
     assert_eq!(
         scene.verdict(),
         [
             "I4: dedupe of tenant acme is 0, and a recount says 1".to_owned(),
             "I4: dedupe of the node is 0, and a recount says 1".to_owned(),
             format!(
-                "I7: the dedupe key {key} of acme has no entry that it expires at 1688428200086"
+                "I7: the dedupe key {hex} of acme has no entry that it expires at {expires_at}"
             ),
         ]
     );
-    scene.dump.rows.pop();
-    scene.dump.rows.push(row(Family::Index, &format!("65000001891e29c096{key}"), ""));
-    assert_eq!(scene.verdict(), [format!("I7: no dedupe key {key} expires at 1688428200086")]);
+    scene.remove(Family::Index, &taken);
+    let entry = key(b'e', &[&expires_at.to_be_bytes(), rest]);
+    scene.put(Family::Index, &entry, b"");
+    assert_eq!(scene.verdict(), [format!("I7: no dedupe key {hex} expires at {expires_at}")]);
 }
