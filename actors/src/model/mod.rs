@@ -2,6 +2,7 @@
 
 pub mod batch;
 pub mod cf;
+pub mod client_ip;
 pub mod counters;
 pub mod delivery;
 pub mod digest;
@@ -10,13 +11,16 @@ pub mod envelope;
 pub mod etf;
 pub mod failure;
 pub mod forward;
+pub mod gcra;
 pub mod http_answer;
 pub mod idempotency;
 pub mod ids;
 pub mod invariants;
 pub mod keys;
+pub mod network;
 pub mod ops;
 pub mod ordering;
+pub mod rate_limit;
 pub mod reason;
 pub mod retry;
 pub mod sink_spec;
