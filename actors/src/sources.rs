@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::model::forward::ForwardPolicy;
 use crate::model::ids::DEFAULT_TENANT;
 pub use crate::model::ordering::LaneRules;
+use crate::model::rate_limit::Limits;
 pub use crate::model::source::OnVerifyFailure;
 use crate::model::verify::Verifier;
 use crate::ports::Sink;
@@ -31,6 +32,8 @@ pub struct Source {
     pub forward: ForwardPolicy,
     /// Whether the tenant of a catch URL counts although nothing proves that its sender belongs to it.
     pub trust_url_tenant: bool,
+    /// How many of its verified hooks are taken.
+    pub rate_limit: Limits,
 }
 
 impl Source {
@@ -58,6 +61,7 @@ impl fmt::Debug for Source {
             .field("lanes", &self.lanes)
             .field("forward", &self.forward)
             .field("trust_url_tenant", &self.trust_url_tenant)
+            .field("rate_limit", &self.rate_limit)
             .finish_non_exhaustive()
     }
 }

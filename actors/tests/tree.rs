@@ -122,10 +122,13 @@ const STOP_OF_FRONT: [&str; 6] = [
     "front stopped",
 ];
 
-const STOP_OF_CORE: [&str; 10] = [
+const STOP_OF_CORE: [&str; 13] = [
     "recounter stopped",
     "scrubber stopped",
     "dispatch stopped",
+    "quarantine_reaper stopped",
+    "quarantine stopped",
+    "rate_limiter stopped",
     "services stopped",
     "writer stopped",
     "syncer stopped",
@@ -153,6 +156,9 @@ async fn the_tree_is_the_table() {
             "queue/syncer",
             "queue/writer",
             "core/services one_for_one",
+            "services/rate_limiter",
+            "services/quarantine",
+            "services/quarantine_reaper",
             "services/dispatch",
             "services/scrubber",
             "services/recounter",
@@ -217,13 +223,24 @@ async fn core_stops_in_reverse_and_starts_in_order_with_the_disk_open_in_between
     };
     let story = watched(&tree.bench.disk, &board, back).await;
     let start = ["core starting", "disk open", "store running", "syncer running"];
-    let stop = &STOP_OF_CORE[..9];
+    let stop = &STOP_OF_CORE[..12];
     let (seen_apart, rest) = story.split_at(stop.len() + start.len());
     assert_eq!(seen_apart, [stop, &start].concat());
     // These start within one step of the runtime; that each waits for the one before is for the next test.
     let rest: BTreeSet<_> = rest.iter().map(String::as_str).collect();
-    let expected = ["writer", "queue", "dispatch", "scrubber", "recounter", "services", "core"]
-        .map(|id| format!("{id} running"));
+    let expected = [
+        "writer",
+        "queue",
+        "rate_limiter",
+        "quarantine",
+        "quarantine_reaper",
+        "dispatch",
+        "scrubber",
+        "recounter",
+        "services",
+        "core",
+    ]
+    .map(|id| format!("{id} running"));
     assert_eq!(rest, expected.iter().map(String::as_str).collect());
     assert_eq!(tree.journal.text(), "+control +admin +ingest", "the front has not noticed");
 }
@@ -243,7 +260,18 @@ async fn a_writer_that_cannot_read_its_state_refuses_hooks_for_as_long_as_it_tak
         assert!(began.elapsed() < Duration::from_millis(100), "{:?}", began.elapsed());
     }
     assert!(board(&node).report().iter().all(|child| child.state.as_str() == "running"));
-    let expected = ["queue", "syncer", "writer", "services", "dispatch", "scrubber", "recounter"];
+    let expected = [
+        "queue",
+        "syncer",
+        "writer",
+        "services",
+        "rate_limiter",
+        "quarantine",
+        "quarantine_reaper",
+        "dispatch",
+        "scrubber",
+        "recounter",
+    ];
     assert_eq!(restarted(&board(&node)), expected);
     assert_eq!(node.handles().writer.blocked(), Some(FailureClass::IoError));
     tree.bench.disk.heal();
@@ -273,18 +301,24 @@ async fn each_child_restarts_with_those_that_depend_on_it_and_no_other() {
         "syncer",
         "writer",
         "services",
+        "rate_limiter",
+        "quarantine",
+        "quarantine_reaper",
         "dispatch",
         "scrubber",
         "recounter",
     ];
     let front = ["front", "control", "admin", "batcher-1", "batcher-2", "ingest"];
-    let table: [(&str, &[&str]); 15] = [
+    let table: [(&str, &[&str]); 18] = [
         ("core", &core),
         ("store", &core[1..]),
         ("queue", &core[2..]),
         ("syncer", &["syncer", "writer"]),
         ("writer", &["syncer", "writer"]),
-        ("services", &["services", "dispatch", "scrubber", "recounter"]),
+        ("services", &core[5..]),
+        ("rate_limiter", &["rate_limiter"]),
+        ("quarantine", &["quarantine"]),
+        ("quarantine_reaper", &["quarantine_reaper"]),
         ("dispatch", &["dispatch"]),
         ("scrubber", &["scrubber"]),
         ("recounter", &["recounter"]),
@@ -318,7 +352,10 @@ async fn a_queue_that_dies_too_often_takes_the_services_with_it_and_not_the_stor
     }
     let expected = [
         ("dispatch", 1),
+        ("quarantine", 1),
+        ("quarantine_reaper", 1),
         ("queue", 1),
+        ("rate_limiter", 1),
         ("recounter", 1),
         ("scrubber", 1),
         ("services", 1),
@@ -409,6 +446,7 @@ async fn the_front_says_store_unavailable_at_once_while_core_is_down_and_goes_on
         path: "/webhooks/src".to_owned(),
         headers: Vec::new(),
         content_length: None,
+        peer: None,
     };
     let ingest = &node.handles().ingest;
     let admitted = ingest.admit(&head).unwrap();

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper::header::HOST;
+use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -29,7 +29,7 @@ impl AskError {
     }
 }
 
-/// Sends a request without a body. The answer must begin within `limit`; its body may take longer.
+/// Sends a request without a body: [`ask_with`].
 pub(super) async fn ask<IO>(
     connection: IO,
     method: Method,
@@ -39,8 +39,22 @@ pub(super) async fn ask<IO>(
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    ask_with(connection, method, path_and_query, Bytes::new(), limit).await
+}
+
+/// Sends a request with a JSON body, or with none. The answer must begin within `limit`; its body may take longer.
+pub(super) async fn ask_with<IO>(
+    connection: IO,
+    method: Method,
+    path_and_query: &str,
+    json: Bytes,
+    limit: Duration,
+) -> Result<Response<Incoming>, AskError>
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let answer = async {
-        let handshake = http1::handshake::<_, Empty<Bytes>>(TokioIo::new(connection)).await;
+        let handshake = http1::handshake::<_, Full<Bytes>>(TokioIo::new(connection)).await;
         let (mut sender, connection) = handshake.map_err(AskError::broken)?;
         // Ends with the answer's body, or with the runtime.
         tokio::spawn(connection);
@@ -48,7 +62,8 @@ where
             .method(method)
             .uri(path_and_query)
             .header(HOST, "localhost")
-            .body(Empty::new())
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::new(json))
             .map_err(AskError::broken)?;
         sender.send_request(request).await.map_err(AskError::broken)
     };

@@ -28,6 +28,7 @@ use figment::{Figment, Metadata, Profile, Provider};
 use serde::{Deserialize, Serialize};
 
 use ankusa_actors::dispatch::DispatchConfig;
+use ankusa_actors::edge::{QuarantineConfig, RateLimitsConfig};
 use ankusa_actors::model::egress::EgressConfig;
 use ankusa_actors::model::source::SourceSpec;
 use ankusa_actors::queue::{BatcherConfig, TenantsConfig};
@@ -69,6 +70,8 @@ pub struct Config {
     pub queue: QueueConfig,
     pub store: StoreConfig,
     pub tenants: TenantsConfig,
+    pub rate_limits: RateLimitsConfig,
+    pub quarantine: QuarantineConfig,
     pub dispatch: DispatchConfig,
     pub egress: EgressConfig,
     pub shutdown: ShutdownConfig,

@@ -19,6 +19,7 @@ const SHOWN: &[&str] = &[
     "on_verify_failure",
     "ordered",
     "parse",
+    "rate_limit",
     "secret_decode",
     "sig_key",
     "sig_prefix",

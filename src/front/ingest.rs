@@ -23,7 +23,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::listener::{Acceptor, Ambiguous, Limits, Serve, Server};
+use super::listener::{Acceptor, Ambiguous, Limits, Peer, Serve, Server};
 
 /// The largest body a declared length makes room for before it has arrived.
 const MAX_RESERVED_BYTES: usize = 64 * 1024;
@@ -194,6 +194,7 @@ fn head(parts: &Parts) -> RequestHead {
         path: parts.uri.path().to_owned(),
         headers: shared(&parts.headers),
         content_length: declared.and_then(|value| value.to_str().ok()?.parse().ok()),
+        peer: parts.extensions.get::<Peer>().map(|peer| peer.0),
     }
 }
 

@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::future::Future;
 use std::io;
-use std::net::TcpListener as StdTcpListener;
+use std::net::{IpAddr, TcpListener as StdTcpListener};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::pin::pin;
 use std::sync::Arc;
@@ -70,6 +70,10 @@ impl Acceptor {
 #[derive(Clone, Copy, Debug)]
 pub struct Ambiguous;
 
+/// An extension of requests that came over TCP: the address of whoever connected.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub IpAddr);
+
 /// What answers requests; a failure closes the connection unanswered.
 pub trait Serve: Clone + Send + Sync + 'static {
     type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
@@ -126,11 +130,12 @@ async fn accept(
             accepted = accept_one(&acceptor) => accepted,
         };
         match accepted {
-            Ok(Stream::Tcp(stream)) => {
-                connections.spawn(serve(stream, limits, service, served_until, permit));
+            Ok(Stream::Tcp(stream, peer)) => {
+                let peer = Some(Peer(peer));
+                connections.spawn(serve(stream, peer, limits, service, served_until, permit));
             }
             Ok(Stream::Unix(stream)) => {
-                connections.spawn(serve(stream, limits, service, served_until, permit));
+                connections.spawn(serve(stream, None, limits, service, served_until, permit));
             }
             // The socket was shut down: a stop has begun.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => break,
@@ -157,16 +162,16 @@ async fn next_permit(
 }
 
 enum Stream {
-    Tcp(tokio::net::TcpStream),
+    Tcp(tokio::net::TcpStream, IpAddr),
     Unix(tokio::net::UnixStream),
 }
 
 async fn accept_one(acceptor: &Acceptor) -> io::Result<Stream> {
     match acceptor {
         Acceptor::Tcp(listener) => {
-            let (stream, _) = listener.accept().await?;
+            let (stream, peer) = listener.accept().await?;
             stream.set_nodelay(true)?;
-            Ok(Stream::Tcp(stream))
+            Ok(Stream::Tcp(stream, peer.ip()))
         }
         Acceptor::Unix(listener) => Ok(Stream::Unix(listener.accept().await?.0)),
     }
@@ -174,6 +179,7 @@ async fn accept_one(acceptor: &Acceptor) -> io::Result<Stream> {
 
 async fn serve<T>(
     stream: T,
+    peer: Option<Peer>,
     limits: Limits,
     service: impl Serve,
     mut stopped: watch::Receiver<bool>,
@@ -186,6 +192,9 @@ async fn serve<T>(
     let service = service_fn(|mut request: Request<Incoming>| {
         if heads.next_is_ambiguous() {
             request.extensions_mut().insert(Ambiguous);
+        }
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
         }
         service.serve(request)
     });

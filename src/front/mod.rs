@@ -7,6 +7,7 @@ mod framing;
 pub mod gauges;
 mod head_watch;
 pub mod ingest;
+mod limits;
 pub mod listener;
 mod query;
 mod queue;

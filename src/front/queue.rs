@@ -22,7 +22,7 @@ use super::routes::{Api, Control, failed, refuse};
 const LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1_000;
 
-type Answer = Result<Json<Value>, Response>;
+pub(super) type Answer = Result<Json<Value>, Response>;
 
 /// What anybody may ask whom the admin port lets in.
 pub(super) fn routes() -> Router<Api> {
@@ -58,7 +58,7 @@ pub(super) fn scope_of(path: &str) -> Option<&'static str> {
 }
 
 /// A part of the path that can be no tenant's name.
-struct InvalidTenant;
+pub(super) struct InvalidTenant;
 
 impl From<InvalidTenant> for Response {
     fn from(_: InvalidTenant) -> Self {
@@ -67,7 +67,7 @@ impl From<InvalidTenant> for Response {
 }
 
 /// A tenant's name as it is in a path.
-fn tenant(name: String) -> Result<String, InvalidTenant> {
+pub(super) fn tenant(name: String) -> Result<String, InvalidTenant> {
     if is_name(&name) { Ok(name) } else { Err(InvalidTenant) }
 }
 

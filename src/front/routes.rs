@@ -10,7 +10,7 @@ use ankusa_actors::admin::{Admin, AdminError, DumpCursor};
 use axum::body::Body;
 use axum::extract::{Query, Request, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::auth::{Authorizer, Refused};
+use super::limits;
 use super::listener::Serve;
 use super::queue;
 use crate::telemetry::metrics::Metrics;
@@ -70,6 +71,7 @@ pub fn admin_routes(api: Api) -> Router {
         .route("/v1/config", get(config))
         .route("/v1/wal", get(wal))
         .merge(queue::routes())
+        .merge(limits::routes())
         .layer(middleware::from_fn_with_state(api.authorizer.clone(), authorize));
     open.merge(guarded).fallback(not_found).method_not_allowed_fallback(not_found).with_state(api)
 }
@@ -99,17 +101,21 @@ pub(super) fn refuse(status: StatusCode, body: &Value) -> Response {
 }
 
 /// Which scope a route takes: its resource, and whether it is read or written.
-fn scope_of(path: &str) -> &'static str {
+fn scope_of(method: &Method, path: &str) -> &'static str {
     match path {
         "/metrics" => "metrics:read",
         "/v1/config" => "config:read",
         "/v1/wal" => "wal:read",
-        other => queue::scope_of(other).unwrap_or("*"),
+        other => {
+            let scope = queue::scope_of(other).or_else(|| limits::scope_of(method, other));
+            scope.unwrap_or("*")
+        }
     }
 }
 
 async fn authorize(State(authorizer): State<Authorizer>, request: Request, next: Next) -> Response {
-    match authorizer.check(request.headers(), scope_of(request.uri().path())) {
+    let scope = scope_of(request.method(), request.uri().path());
+    match authorizer.check(request.headers(), scope) {
         Ok(()) => next.run(request).await,
         Err(Refused::Unauthorized) => {
             let mut answer = refuse(StatusCode::UNAUTHORIZED, &json!({"error": "unauthorized"}));
@@ -231,6 +237,13 @@ pub(super) fn failed(error: AdminError) -> Response {
         }
         AdminError::InvalidFilter(field) => {
             refuse(StatusCode::BAD_REQUEST, &json!({"error": name, "field": field}))
+        }
+        AdminError::InvalidRateLimit(message) => {
+            refuse(StatusCode::BAD_REQUEST, &json!({"error": name, "message": message}))
+        }
+        AdminError::RateLimitNotFound => refuse(StatusCode::NOT_FOUND, &json!({"error": name})),
+        AdminError::TooManyRateLimits(max) => {
+            refuse(StatusCode::CONFLICT, &json!({"error": name, "max": max}))
         }
         AdminError::DispatchUnavailable => unavailable(&json!({"error": name})),
         AdminError::NoSuchChild(child) => {

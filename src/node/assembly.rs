@@ -93,6 +93,8 @@ fn settings(config: &Config) -> NodeSettings {
             _one => ValueVersion::V1,
         },
         ingest: config.http.ingest(),
+        rate_limits: config.rate_limits.clone(),
+        quarantine: config.quarantine.clone(),
         batcher: config.batcher.clone(),
         tenants: config.tenants.clone(),
         store: config.store.clone(),
@@ -121,16 +123,24 @@ pub(crate) fn rocks_options(config: &Config) -> RocksOptions {
 fn sources(config: &Config, clock: &Arc<dyn Clock>) -> Result<Sources, BootError> {
     let egress = Egress::new(&config.egress).map_err(|error| format!("egress: {error}"))?;
     let outbound = Outbound::new(egress, Arc::clone(clock));
-    config.sources.iter().map(|(id, spec)| source(id, spec, &outbound)).collect()
+    let max_body_bytes = config.http.max_body_bytes as u64;
+    config.sources.iter().map(|(id, spec)| source(id, spec, &outbound, max_body_bytes)).collect()
 }
 
-fn source(id: &str, spec: &SourceSpec, outbound: &Outbound) -> Result<Source, BootError> {
+fn source(
+    id: &str,
+    spec: &SourceSpec,
+    outbound: &Outbound,
+    max_body_bytes: u64,
+) -> Result<Source, BootError> {
     let verifier = spec.verify.build().map_err(|error| format!("sources.{id}.verify.{error}"))?;
     let sinks = spec.sinks.iter().enumerate().map(|(ix, sink)| {
         sinks::build(sink, outbound)
             .map_err(|error| format!("sources.{id}.sinks[{ix}].{error}").into())
     });
     let sinks = sinks.collect::<Result<Vec<_>, BootError>>()?;
+    let rate_limit = spec.rate_limit.unwrap_or_default().limits(max_body_bytes);
+    let rate_limit = rate_limit.map_err(|error| format!("sources.{id}.rate_limit.{error}"))?;
     Ok(Source {
         id: id.to_owned(),
         tenant: spec.tenant.clone(),
@@ -141,6 +151,7 @@ fn source(id: &str, spec: &SourceSpec, outbound: &Outbound) -> Result<Source, Bo
         lanes: LaneRules::new(spec.sinks.iter().map(|sink| sink.ordered().cloned())),
         forward: ForwardPolicy::new(spec.forward_headers.as_deref()),
         trust_url_tenant: spec.trust_url_tenant,
+        rate_limit,
     })
 }
 

@@ -4,6 +4,7 @@
 //! sources and an atomic add, without an allocation. Series therefore exist, at zero, before anything has happened.
 
 mod gauges;
+mod limits;
 mod parts;
 mod series;
 mod store_gauges;
@@ -24,6 +25,7 @@ use crate::config::Config;
 use crate::config::schema::{KEYS, Kind};
 
 pub use gauges::{DispatchGauges, Gauges, QueueGauges};
+use limits::LimitSeries;
 use parts::{DispatchSeries, IngestSeries, StoreSeries, WalSeries, count};
 use series::{Family, SumCounter};
 pub use store_gauges::RoomGauges;
@@ -41,6 +43,7 @@ pub struct Metrics {
     /// Sampled from outside, every `admin.gauge_interval_ms`.
     pub gauges: Gauges,
     ingest: IngestSeries,
+    limits: LimitSeries,
     wal: WalSeries,
     store: StoreSeries,
     dispatch: DispatchSeries,
@@ -77,6 +80,7 @@ impl Metrics {
         let to = &mut registrar;
         let metrics = Self {
             ingest: IngestSeries::new(to, config),
+            limits: LimitSeries::new(to, config),
             wal: WalSeries::new(to),
             store: StoreSeries::new(to),
             dispatch: DispatchSeries::new(to),
@@ -124,7 +128,7 @@ fn limits(to: &mut Registrar, config: &Config) {
     );
     for (key, kind) in KEYS {
         let is_limit = match kind {
-            Kind::Whole { .. } | Kind::WholeOrNull { .. } => true,
+            Kind::Whole { .. } | Kind::WholeOrNull { .. } | Kind::Rate { .. } => true,
             Kind::Flag
             | Kind::Port
             | Kind::Text
@@ -133,7 +137,9 @@ fn limits(to: &mut Registrar, config: &Config) {
             | Kind::Secrets
             | Kind::Word(_)
             | Kind::Ip
-            | Kind::Ordered => false,
+            | Kind::Ordered
+            | Kind::Limit
+            | Kind::TenantLimit => false,
         };
         let value = json.pointer(&format!("/{}", key.replace('.', "/")));
         if let (true, Some(limit)) = (is_limit, value.and_then(serde_json::Value::as_u64)) {
@@ -155,6 +161,9 @@ impl Events for Metrics {
                 let labels = [("source_id", source_id), ("provider", provider), ("scheme", scheme)];
                 ingest.verify_failures.of(labels).inc();
             }
+            Event::RateLimited { tenant_id } => self.limits.rejected(tenant_id),
+            Event::TenantLimited { tenant_id } => self.limits.named(tenant_id),
+            Event::QuarantineDeleted { reason, entries } => self.limits.deleted(reason, entries),
             Event::LoadShed => {
                 ingest.load_shed.inc();
             }

@@ -72,6 +72,7 @@ impl Target {
 mod tests {
     use super::*;
     use crate::model::forward::ForwardPolicy;
+    use crate::model::rate_limit::Limits;
     use crate::model::source::OnVerifyFailure;
     use crate::model::verify::Verifier;
     use crate::ports::sim::SimSink;
@@ -91,6 +92,7 @@ mod tests {
             lanes: LaneRules::default(),
             forward: ForwardPolicy::All,
             trust_url_tenant: false,
+            rate_limit: Limits::default(),
         };
         let targets = Targets::new(&Sources::from_iter([source]));
         targets.bind("s", sink, module).map(|target| target.key)

@@ -4,6 +4,7 @@
 //! needs the head alone, [`Ingest::accept`] verifies the exact bytes and waits for the commit. An internal fault is
 //! always a 5xx with a Retry-After: several senders never retry a 4xx.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,6 +13,8 @@ use tokio::time::Instant;
 
 use super::answer::Answer;
 use super::config::{IngestConfig, Routing};
+use super::limits::LimitsHandle;
+use super::pen::{Promise, QuarantineHandle};
 use crate::model::envelope::Envelope;
 use crate::model::ids::{DEFAULT_TENANT, HookId, LIFECYCLE_SOURCE, is_name};
 use crate::model::source::OnVerifyFailure;
@@ -29,7 +32,12 @@ pub struct RequestHead {
     pub headers: Vec<(Bytes, Bytes)>,
     /// The one parseable Content-Length, if there is one.
     pub content_length: Option<u64>,
+    /// The address of whoever opened the connection, where it has one.
+    pub peer: Option<IpAddr>,
 }
+
+/// How a request ends, for the metrics and for its sender.
+pub(super) type Decided = (IngestOutcome, Answer);
 
 /// A request whose body may be read.
 #[derive(Clone, Debug)]
@@ -56,6 +64,8 @@ pub struct Ingest {
     pub config: IngestConfig,
     pub sources: Arc<Sources>,
     pub batchers: Arc<[BatcherHandle]>,
+    pub limits: LimitsHandle,
+    pub quarantine: QuarantineHandle,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     pub events: Arc<dyn Events>,
@@ -121,7 +131,8 @@ impl Ingest {
     /// Verifies, queues and waits for the commit.
     pub async fn accept(&self, admitted: Admitted, head: RequestHead, body: Bytes) -> Answer {
         let Admitted { source, tenant_id, started } = admitted;
-        let (outcome, answer) = self.decide(&source, tenant_id, head, body).await;
+        let decided = self.decide(&source, tenant_id, head, body).await;
+        let (outcome, answer) = decided.unwrap_or_else(|refused| refused);
         let took = started.elapsed();
         self.events.emit(&Event::IngestAnswered { source_id: &source.id, outcome, took });
         answer
@@ -133,23 +144,32 @@ impl Ingest {
         tenant_id: Option<String>,
         head: RequestHead,
         body: Bytes,
-    ) -> (IngestOutcome, Answer) {
+    ) -> Result<Decided, Decided> {
         let now_ms = self.clock.now_ms();
         let now_s = i64::try_from(now_ms / 1000).unwrap_or(i64::MAX);
         let checked = source.verifier.verify(&head.headers, &body, now_s);
         let mut verification = source.verifier.verification(checked);
-        if let Err(reason) = checked {
-            self.events.emit(&Event::VerifyFailed {
-                source_id: &source.id,
-                provider: verification.provider.as_deref().unwrap_or("none"),
-                scheme: verification.scheme.as_deref().unwrap_or("none"),
-            });
-            match source.on_verify_failure {
-                OnVerifyFailure::Reject => {
-                    let answer = Answer::verification_failed(reason.as_term_text());
-                    return (IngestOutcome::Rejected, answer);
+        let mut place = None;
+        match checked {
+            Ok(()) => self.charge(source, tenant_id.as_deref(), &head, body.len())?,
+            Err(reason) => {
+                self.events.emit(&Event::VerifyFailed {
+                    source_id: &source.id,
+                    provider: verification.provider.as_deref().unwrap_or("none"),
+                    scheme: verification.scheme.as_deref().unwrap_or("none"),
+                });
+                // Whoever is not verified uses up a place among those, and nobody's limits.
+                match source.on_verify_failure {
+                    OnVerifyFailure::Reject => {
+                        let answer = Answer::verification_failed(reason.as_term_text());
+                        return Err((IngestOutcome::Rejected, answer));
+                    }
+                    OnVerifyFailure::Quarantine => place = Some(self.place(source)?),
+                    OnVerifyFailure::AcceptFlag => {
+                        place = Some(self.place(source)?);
+                        verification.flagged = true;
+                    }
                 }
-                OnVerifyFailure::AcceptFlag => verification.flagged = true,
             }
         }
         let id = HookId::v7(now_ms, self.entropy.bits());
@@ -168,31 +188,50 @@ impl Ingest {
             dedupe_key: None,
             verification: Some(Bytes::from(verification.encode())),
         };
-        self.commit(id, NewHook { envelope, sinks: Arc::clone(&source.modules), lanes }).await
+        let is_for_the_pen = source.on_verify_failure == OnVerifyFailure::Quarantine;
+        match (checked, place) {
+            (Err(reason), Some(place)) if is_for_the_pen => {
+                Ok(self.hold(&envelope, reason, place).await)
+            }
+            (_, place) => {
+                let hook = NewHook { envelope, sinks: Arc::clone(&source.modules), lanes };
+                Ok(self.commit(id, hook, place).await)
+            }
+        }
     }
 
-    async fn commit(&self, id: HookId, hook: NewHook) -> (IngestOutcome, Answer) {
+    async fn commit(&self, id: HookId, hook: NewHook, place: Option<Promise>) -> Decided {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let batcher = self.batchers.get(turn % self.batchers.len().max(1));
-        let queued =
-            batcher.ok_or(Refusal::StoreUnavailable).and_then(|batcher| batcher.submit(hook));
+        let share = self.limits.share_percent(hook.envelope.tenant());
+        let queued = batcher
+            .ok_or(Refusal::StoreUnavailable)
+            .and_then(|batcher| batcher.submit_within(hook, share));
         let answer = match queued {
             Ok((waiting, deadline)) => waiting.answer(deadline).await,
             Err(refusal) => CommitAnswer::Refused(refusal),
         };
         match answer {
-            CommitAnswer::Committed(_) => (IngestOutcome::Committed, Answer::accepted(id)),
-            CommitAnswer::Refused(Refusal::Overload) => {
+            CommitAnswer::Committed(_) => {
+                place.into_iter().for_each(Promise::keep);
+                (IngestOutcome::Committed, Answer::accepted(id))
+            }
+            CommitAnswer::Refused(refusal) => self.refused(refusal),
+            CommitAnswer::Unknown => (IngestOutcome::Unknown, Answer::CloseUnanswered),
+        }
+    }
+
+    pub(super) fn refused(&self, refusal: Refusal) -> Decided {
+        match refusal {
+            Refusal::Overload => {
                 self.events.emit(&Event::LoadShed);
                 (IngestOutcome::Overload, Answer::unavailable("overload"))
             }
-            CommitAnswer::Refused(Refusal::StoreUnavailable) => {
+            Refusal::StoreUnavailable => {
                 (IngestOutcome::StoreUnavailable, Answer::unavailable("store_unavailable"))
             }
-            CommitAnswer::Refused(Refusal::TenantLimit) => {
-                (IngestOutcome::TenantLimit, Answer::tenant_limit())
-            }
-            CommitAnswer::Unknown => (IngestOutcome::Unknown, Answer::CloseUnanswered),
+            Refusal::TenantLimit => (IngestOutcome::TenantLimit, Answer::tenant_limit()),
+            Refusal::TenantOverload => (IngestOutcome::TenantOverload, Answer::tenant_overload()),
         }
     }
 

@@ -20,6 +20,9 @@ pub struct Rate(NonZeroU64);
 impl Rate {
     const PARTS: u64 = 1_000_000;
 
+    /// One millionth a second.
+    pub const MIN: Self = Self(NonZeroU64::MIN);
+
     pub fn from_millionths(millionths: u64) -> Option<Self> {
         NonZeroU64::new(millionths).map(Self)
     }
@@ -68,6 +71,9 @@ pub struct Gcra {
 }
 
 impl Gcra {
+    /// Lets nothing pass.
+    pub const CLOSED: Self = Self { rate: Rate::MIN, unit_ns: 1, burst_ns: 0 };
+
     /// `burst` units at once, each of which comes back at `rate`; for units that come one by one, such as hooks.
     /// `None` where a burst is nothing, or takes longer than [`MAX_FILL_NS`] to be there again.
     pub fn of_ones(rate: Rate, burst: u64) -> Option<Self> {

@@ -20,6 +20,7 @@ pub mod keys;
 pub mod network;
 pub mod ops;
 pub mod ordering;
+pub mod quarantine;
 pub mod rate_limit;
 pub mod reason;
 pub mod retry;

@@ -121,8 +121,20 @@ fn slow(field: &'static str) -> LimitError {
 }
 
 impl TenantLimit {
+    const FIELDS: [&str; 5] =
+        ["rate", "burst", "bytes_rate", "bytes_burst", "overload_share_percent"];
+
     pub const fn is_none(&self) -> bool {
         self.limit.is_none() && self.overload_share_percent.is_none()
+    }
+
+    /// Reads a stored row: fields this release does not know are passed over, as a newer one may have written them.
+    pub fn stored(value: &[u8]) -> Option<Self> {
+        let serde_json::Value::Object(mut fields) = serde_json::from_slice(value).ok()? else {
+            return None;
+        };
+        fields.retain(|name, _| Self::FIELDS.contains(&name.as_str()));
+        serde_json::from_value(fields.into()).ok()
     }
 
     /// See [`RateLimit::limits`].
@@ -229,6 +241,16 @@ mod tests {
         assert_eq!(to_value(TenantLimit::default()).unwrap(), json!({}));
         let error = from_value::<TenantLimit>(json!({"rte": 1})).unwrap_err().to_string();
         assert!(error.starts_with("unknown field `rte`"), "{error}");
+    }
+
+    #[test]
+    fn a_stored_row_may_hold_what_this_release_does_not_know_and_must_be_a_limit() {
+        let newer = br#"{"rate":2.5,"burst":7,"fleet":true}"#;
+        let read = TenantLimit::stored(newer).unwrap();
+        assert_eq!(to_value(read).unwrap(), json!({"rate": 2.5, "burst": 7}));
+        for damaged in [&b""[..], b"[]", b"{", br#"{"rate":"x"}"#, br#"{"burst":-1}"#, b"\xff"] {
+            assert_eq!(TenantLimit::stored(damaged), None, "{damaged:?}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ids::DEFAULT_TENANT;
+use super::rate_limit::RateLimit;
 use super::sink_spec::SinkSpec;
 use super::verify::{VerifySpec, VerifyType};
 
@@ -30,6 +31,9 @@ pub struct SourceSpec {
     /// then put hooks into any tenant.
     #[serde(default)]
     pub trust_url_tenant: bool,
+    /// How many of its verified hooks are taken; absent for no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<RateLimit>,
 }
 
 fn default_tenant() -> String {
@@ -43,7 +47,9 @@ pub enum OnVerifyFailure {
     /// It is answered 401 and not stored.
     #[default]
     Reject,
-    /// It is stored and delivered, flagged.
+    /// It is kept in the quarantine pen and answered 202, up to the limits of section `quarantine`.
+    Quarantine,
+    /// It is stored and delivered, flagged, up to the same limits.
     AcceptFlag,
 }
 
@@ -57,6 +63,7 @@ impl SourceSpec {
             sinks,
             forward_headers: None,
             trust_url_tenant: false,
+            rate_limit: None,
         }
     }
 
@@ -89,7 +96,7 @@ mod tests {
     fn every_key_is_read_and_written_as_it_was() {
         let written = json!({"tenant": "acme", "verify": {"type": "github", "secret": "s"},
             "on_verify_failure": "accept_flag", "sinks": [{"type": "log"}], "forward_headers": ["X-A"],
-            "trust_url_tenant": true});
+            "trust_url_tenant": true, "rate_limit": {"rate": 5, "burst": 10}});
         let spec: SourceSpec = from_value(written.clone()).unwrap();
         assert_eq!(to_value(&spec).unwrap(), written);
         assert!(!spec.is_shared() && !spec.verifies_nothing());

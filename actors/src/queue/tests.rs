@@ -43,7 +43,7 @@ fn entry(tenant: &str, body: &str, deadline: Instant) -> (CommitEntry, Waiting) 
     let row =
         PendingRow::new("Elixir.Ankusa.Sink.Http", "src", stored_size(&value), ValueVersion::V0);
     let (reply, waiting) = reply();
-    let permit = Admission::new(1, usize::MAX).admit(body.len()).unwrap();
+    let permit = Admission::new(1, usize::MAX).admit("acme", body.len(), 100).unwrap();
     let tenant = tenant.to_owned();
     (CommitEntry { tenant, value, rows: vec![(0, row)], reply, permit, deadline }, waiting)
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ankusa_actors::dispatch::{DispatchConfig, DispatchSnapshot};
-use ankusa_actors::edge::{IngestConfig, Routing};
+use ankusa_actors::edge::{IngestConfig, QuarantineConfig, RateLimitsConfig, Routing};
 use ankusa_actors::model::batch::Batch;
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::counters::{self, Field};
@@ -243,7 +243,10 @@ impl World {
                 routing: Routing::Path,
                 prefix: String::new(),
                 max_body_bytes: 1 << 20,
+                trusted_proxies: Arc::default(),
             },
+            rate_limits: RateLimitsConfig::default(),
+            quarantine: QuarantineConfig::default(),
             batcher: BatcherConfig::default(),
             tenants: TenantsConfig::default(),
             // Nobody but dispatch reads.
@@ -418,6 +421,7 @@ fn of_sinks(id: String, sinks: Vec<Arc<dyn Sink>>) -> Source {
         sinks,
         forward: ForwardPolicy::All,
         trust_url_tenant: false,
+        rate_limit: Limits::default(),
     }
 }
 

@@ -119,6 +119,7 @@ fn draw_settings(chance: &mut Chance) -> Settings {
         max_delay_ms: chance.pick(&[0, 0, 5]),
         max_queue: chance.pick(&[5, 10_000]),
         max_queue_bytes: chance.pick(&[60, 1 << 20]),
+        tenant_share_percent: chance.pick(&[50, 87]),
         group_commit_max_bytes: chance.pick(&[600, 4 << 20]),
         group_commit_max_records: chance.pick(&[2, 16, 4_096]),
         group_commit_delay_ms: chance.pick(&[0, 1]),

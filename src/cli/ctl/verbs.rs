@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use clap::{Args, Subcommand};
 use hyper::{Method, StatusCode};
 use url::form_urlencoded::{Serializer, byte_serialize};
+
+use super::limits::{QuarantineVerb, RateLimitsVerb};
 
 /// How long most answers may take to begin.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -35,6 +38,12 @@ pub(super) enum Verb {
     /// Deliveries that were given up
     #[command(subcommand)]
     Dlq(DlqVerb),
+    /// How much is taken of each tenant
+    #[command(subcommand)]
+    RateLimits(RateLimitsVerb),
+    /// Hooks that did not verify and are held
+    #[command(subcommand)]
+    Quarantine(QuarantineVerb),
     /// Remove delivery rows of a tenant for good, and the hooks that owe nothing else; told again, it does what is left
     Purge(PurgeArgs),
     /// Count every row against the counters of the running node: exit 0 if they are right, 3 if they are not
@@ -140,6 +149,8 @@ pub(super) enum Shape {
 impl Verb {
     pub(super) const fn method(&self) -> Method {
         match self {
+            Self::RateLimits(verb) => verb.method(),
+            Self::Quarantine(verb) => verb.method(),
             Self::Status
             | Self::Tree
             | Self::Ready
@@ -194,6 +205,8 @@ impl Verb {
                     ("cursor", page.cursor.clone()),
                 ],
             ),
+            Self::RateLimits(verb) => verb.path_and_query(),
+            Self::Quarantine(verb) => verb.path_and_query(),
             Self::Purge(args) => args.path_and_query(None),
             Self::Recount { repair } => {
                 with_query("/v1/recount", [("repair", Some(repair.to_string()))])
@@ -216,6 +229,8 @@ impl Verb {
             | Self::Scrub { .. }
             | Self::Crash { .. }
             | Self::Stop => Shape::Facts,
+            Self::RateLimits(verb) => verb.shape(),
+            Self::Quarantine(verb) => verb.shape(),
             Self::Tree => Shape::Tree,
             Self::Metrics | Self::Dump => Shape::Lines,
             Self::Hooks(_) => Shape::Rows("hooks"),
@@ -237,11 +252,18 @@ impl Verb {
             | Self::Stats { .. }
             | Self::Tenants(_)
             | Self::Dlq(_)
+            | Self::RateLimits(_)
+            | Self::Quarantine(_)
             | Self::Purge(_)
             | Self::Dump
             | Self::Scrub { .. }
             | Self::Crash { .. } => LIMIT,
         }
+    }
+
+    /// What goes with it: JSON, or nothing.
+    pub(super) fn body(&self) -> Bytes {
+        if let Self::RateLimits(verb) = self { verb.body() } else { Bytes::new() }
     }
 
     /// Whether `status`, though no success, is an answer to the question and not a refusal.
@@ -261,12 +283,15 @@ impl PurgeArgs {
 }
 
 /// Whatever is in the name stays one part of the path.
-fn of_tenant(tenant: &str) -> String {
+pub(super) fn of_tenant(tenant: &str) -> String {
     let encoded: String = byte_serialize(tenant.as_bytes()).collect();
     format!("/v1/tenants/{}", encoded.replace('+', "%20"))
 }
 
-fn with_query<const N: usize>(path: &str, fields: [(&str, Option<String>); N]) -> String {
+pub(super) fn with_query<const N: usize>(
+    path: &str,
+    fields: [(&str, Option<String>); N],
+) -> String {
     let mut query = Serializer::new(String::new());
     for (name, value) in fields {
         if let Some(value) = value {

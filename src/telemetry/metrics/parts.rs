@@ -17,15 +17,20 @@ use super::{Registrar, histogram};
 use crate::config::Config;
 
 /// Stands for a source that is not configured (any more): label values are bounded.
-const OTHER: &str = "other";
+pub(super) const OTHER: &str = "other";
 
-const OUTCOMES: [IngestOutcome; 6] = [
+const OUTCOMES: [IngestOutcome; 11] = [
     IngestOutcome::Committed,
     IngestOutcome::Rejected,
     IngestOutcome::Overload,
     IngestOutcome::StoreUnavailable,
     IngestOutcome::Unknown,
     IngestOutcome::TenantLimit,
+    IngestOutcome::RateLimited,
+    IngestOutcome::TenantOverload,
+    IngestOutcome::Quarantined,
+    IngestOutcome::QuarantineRateLimited,
+    IngestOutcome::QuarantineFull,
 ];
 
 const REASONS: [RefusedReason; 5] = [
@@ -60,6 +65,8 @@ pub(super) struct IngestSeries {
 #[derive(Debug)]
 struct SourceSeries {
     outcomes: BTreeMap<IngestOutcome, Counter>,
+    quarantine_rate_limited: Counter,
+    quarantine_full: Counter,
     duration: Histogram,
 }
 
@@ -71,17 +78,33 @@ impl IngestSeries {
             to.histograms("ankusa_ingest_duration_seconds", "From a request to its answer");
         let refused =
             to.counters("ankusa_ingest_refused", "Requests refused before their source was known");
+        let quarantine_rate_limited = to.counters(
+            "ankusa_quarantine_rate_limited",
+            "Hooks that did not verify and were too many to be held or flagged",
+        );
+        let quarantine_full = to.counters(
+            "ankusa_quarantine_full",
+            "Hooks that did not verify and found no room in the quarantine pen",
+        );
         let source = |id: &String| {
             let count = |outcome: IngestOutcome| {
                 (outcome, requests.of([("source_id", id), ("outcome", outcome.as_str())]))
             };
             let outcomes = OUTCOMES.map(count).into();
-            (id.clone(), SourceSeries { outcomes, duration: durations.of([("source_id", id)]) })
+            let series = SourceSeries {
+                outcomes,
+                quarantine_rate_limited: quarantine_rate_limited.of([("source_id", id)]),
+                quarantine_full: quarantine_full.of([("source_id", id)]),
+                duration: durations.of([("source_id", id)]),
+            };
+            (id.clone(), series)
         };
         Self {
             sources: config.sources.keys().map(source).collect(),
             other_source: SourceSeries {
                 outcomes: OUTCOMES.map(|outcome| (outcome, Counter::default())).into(),
+                quarantine_rate_limited: Counter::default(),
+                quarantine_full: Counter::default(),
                 duration: histogram(),
             },
             refused: REASONS
@@ -99,6 +122,11 @@ impl IngestSeries {
     pub(super) fn answered(&self, source_id: &str, outcome: IngestOutcome, took: Duration) {
         let source = self.sources.get(source_id).unwrap_or(&self.other_source);
         count(&source.outcomes, &outcome);
+        if outcome == IngestOutcome::QuarantineRateLimited {
+            source.quarantine_rate_limited.inc();
+        } else if outcome == IngestOutcome::QuarantineFull {
+            source.quarantine_full.inc();
+        }
         source.duration.observe(took.as_secs_f64());
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ankusa_actors::dispatch::DispatchConfig;
-use ankusa_actors::edge::{IngestConfig, Routing};
+use ankusa_actors::edge::{IngestConfig, QuarantineConfig, RateLimitsConfig, Routing};
 use ankusa_actors::model::envelope::Envelope;
 use ankusa_actors::model::forward::ForwardPolicy;
 use ankusa_actors::model::ids::HookId;
@@ -202,6 +202,7 @@ fn source(id: &str, sink: Arc<dyn Sink>) -> Source {
         lanes: LaneRules::default(),
         forward: ForwardPolicy::All,
         trust_url_tenant: false,
+        rate_limit: Limits::default(),
     }
 }
 
@@ -214,7 +215,10 @@ fn settings(roles: Roles) -> NodeSettings {
             routing: Routing::Path,
             prefix: String::new(),
             max_body_bytes: 1 << 20,
+            trusted_proxies: Arc::default(),
         },
+        rate_limits: RateLimitsConfig::default(),
+        quarantine: QuarantineConfig::default(),
         batcher: BatcherConfig::default(),
         tenants: TenantsConfig::default(),
         // Nobody but what is measured reads.
