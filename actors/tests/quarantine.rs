@@ -235,7 +235,7 @@ async fn a_failed_write_is_503_uses_nothing_up_and_leaves_nothing_behind() {
         bench.settings.quarantine.burst = 2;
         bench.settings.quarantine.rate = Rate::from_f64(0.001).unwrap();
         let node = bench.start().await;
-        bench.disk.fail(fault.clone());
+        bench.disk.fail(fault);
         let refused = send(&node, "pen", "refused").await;
         assert_eq!(refused, Answer::unavailable(UNAVAILABLE), "{fault:?}");
         // Told so only once it is gone for good.

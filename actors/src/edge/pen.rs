@@ -151,7 +151,7 @@ pub(super) struct Held {
 
 impl Held {
     /// It is durable. Its caller is to be answered with what this gives back.
-    pub(super) fn is_held(self) -> Reply {
+    pub(super) fn into_reply(self) -> Reply {
         self.room.fill();
         self.promise.keep();
         self.reply

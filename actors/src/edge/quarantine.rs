@@ -93,6 +93,13 @@ struct Counting {
     needs_barrier: bool,
 }
 
+impl Counting {
+    fn begin(needs_barrier: bool) -> Self {
+        let from = QuarantineKey::between(QuarantinePart::Summary, 0, u64::MAX).start;
+        Self { from, so_far: PenSize::default(), needs_barrier }
+    }
+}
+
 pub struct QuarantineState {
     args: QuarantineArgs,
     /// The open of the store whose rows were counted. What failed in an earlier one may show up in a later.
@@ -157,8 +164,12 @@ impl QuarantineState {
     async fn flush(&mut self, myself: &ActorRef<QuarantineMsg>) {
         self.args.handle.awake();
         loop {
-            if !self.is_settled(myself) {
+            if self.fencing.is_some() {
                 self.args.handle.refuse_waiting();
+                return;
+            }
+            if !self.is_settled(myself) {
+                // What waits is looked at again once that is done.
                 return;
             }
             let held = self.collect();
@@ -173,7 +184,8 @@ impl QuarantineState {
     fn is_settled(&mut self, myself: &ActorRef<QuarantineMsg>) -> bool {
         let is_known = self.fencing.is_none() && self.counting.is_none();
         if is_known && self.args.store.state().generation != self.counted_in {
-            self.begin_count(false);
+            // Meanwhile what was counted last is near enough.
+            self.counting = Some(Counting::begin(false));
             let _ = myself.cast(QuarantineMsg::Count);
         }
         is_known && self.counting.is_none()
@@ -201,7 +213,7 @@ impl QuarantineState {
         }
         let generation = self.args.store.state().generation;
         match self.args.store.apply_synced(batch, Lane::Commit).await {
-            Ok(()) => held.into_iter().map(Held::is_held).for_each(|reply| reply.send(HELD)),
+            Ok(()) => held.into_iter().map(Held::into_reply).for_each(|reply| reply.send(HELD)),
             Err(error) => {
                 warn!(%error, hooks = held.len(), "hooks were not put into the quarantine; fencing");
                 let keys = held.iter().map(|one| one.key.clone()).collect();
@@ -277,8 +289,11 @@ impl QuarantineState {
         keys: Vec<HeldKey>,
         myself: &ActorRef<QuarantineMsg>,
     ) -> Result<PenSize, KvError> {
-        if !self.is_settled(myself) {
-            return Err(not_yet("what is held is not known now"));
+        if self.fencing.is_some() {
+            return Err(not_yet("a failed write is being cleared away"));
+        }
+        while !self.is_settled(myself) {
+            self.count_page().await?;
         }
         let store = &self.args.store;
         let summaries = keys.iter().map(|key| key.of(QuarantinePart::Summary)).collect();
@@ -307,8 +322,7 @@ impl QuarantineState {
 
     fn begin_count(&mut self, needs_barrier: bool) {
         self.args.handle.forget_size();
-        let from = QuarantineKey::between(QuarantinePart::Summary, 0, u64::MAX).start;
-        self.counting = Some(Counting { from, so_far: PenSize::default(), needs_barrier });
+        self.counting = Some(Counting::begin(needs_barrier));
     }
 
     /// Page after page: between two of them others have their turn.

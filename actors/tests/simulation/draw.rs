@@ -1,6 +1,7 @@
 //! Plans from seeds.
 
 use ankusa_actors::dispatch::{DispatchConfig, RetryConfig};
+use ankusa_actors::edge::QuarantineConfig;
 use ankusa_actors::model::failure::FailureClass;
 use ankusa_actors::ports::sim::SimOp;
 use ankusa_actors::queue::{BatcherConfig, TenantsConfig};
@@ -37,6 +38,7 @@ impl Chance {
 #[derive(Clone, Copy)]
 struct Weights {
     send: u64,
+    hold: u64,
     advance: u64,
     sink: u64,
     disk: u64,
@@ -49,6 +51,7 @@ struct Weights {
 
 const EVERYTHING: Weights = Weights {
     send: 30,
+    hold: 8,
     advance: 30,
     sink: 4,
     disk: 14,
@@ -79,7 +82,7 @@ const CLASSES: [FailureClass; 5] = [
     FailureClass::Corruption,
 ];
 
-const CHILDREN: [&str; 15] = [
+const CHILDREN: [&str; 18] = [
     "writer",
     "writer",
     "syncer",
@@ -92,6 +95,9 @@ const CHILDREN: [&str; 15] = [
     "dispatch",
     "dispatch",
     "scrubber",
+    "rate_limiter",
+    "quarantine",
+    "quarantine",
     "services",
     "front",
     "node",
@@ -150,12 +156,18 @@ fn draw_settings(chance: &mut Chance) -> Settings {
         tenants: TenantsConfig { max: chance.pick(&[2, 100]) },
         store,
         dispatch,
+        quarantine: QuarantineConfig {
+            burst: chance.pick(&[4, 100]),
+            max_bytes: chance.pick(&[5_000, 1 << 30]),
+            ..default.quarantine
+        },
     }
 }
 
 fn draw_step(chance: &mut Chance, weights: Weights) -> Step {
-    let Weights { send, advance, sink, disk, heal, crash, ask, clock, end } = weights;
-    let mut at = chance.below(send + advance + sink + disk + heal + crash + ask + clock + end);
+    let Weights { send, hold, advance, sink, disk, heal, crash, ask, clock, end } = weights;
+    let sum = send + hold + advance + sink + disk + heal + crash + ask + clock + end;
+    let mut at = chance.below(sum);
     let mut falls_on = |weight: u64| {
         let falls = at < weight;
         at = at.wrapping_sub(weight);
@@ -165,6 +177,11 @@ fn draw_step(chance: &mut Chance, weights: Weights) -> Step {
         let hooks = chance.pick(&[1, 1, 2, 3, 12]);
         let tenant = chance.pick(&["acme", "blue", "cyan"]).to_owned();
         Step::Send { hooks, tenant, sinks: chance.pick(&[0, 1, 1, 2]) }
+    } else if falls_on(hold) {
+        let tenant = chance.pick(&["acme", "blue"]).to_owned();
+        let hold = Step::Hold { hooks: chance.pick(&[1, 1, 3, 12]) };
+        let limit = Step::Limit { tenant, burst: chance.pick(&[0, 1, 5]) };
+        chance.pick(&[hold.clone(), hold.clone(), hold, limit])
     } else if falls_on(advance) {
         Step::Advance { ms: chance.pick(&[0, 1, 1, 5, 20, 100, 1_000, 6_000]) }
     } else if falls_on(sink) {

@@ -13,6 +13,7 @@ use ankusa_actors::ports::sim::{SimCounts, SimDisk};
 use ankusa_actors::ports::{Clock, Delivery, Event, Events, Pair};
 use ankusa_actors::queue::CommitAnswer;
 
+use super::pen::PenJudge;
 use super::plan::{Plan, Step};
 use crate::common::EPOCH_MS;
 
@@ -84,6 +85,7 @@ pub struct Judge {
     max_attempts: u32,
     /// Nothing in the plan makes an attempt be made twice.
     asks_once: bool,
+    pub pen: PenJudge,
     record: Arc<Mutex<Record>>,
 }
 
@@ -100,6 +102,7 @@ impl Judge {
             dispatch: plan.settings.dispatch_runs,
             max_attempts: plan.settings.dispatch.retry.max_attempts,
             asks_once: !plan.steps.iter().any(Step::disturbs),
+            pen: PenJudge::new(disk),
             record: Arc::default(),
         }
     }
@@ -305,6 +308,9 @@ impl Judge {
     fn inspect_rows(&self, when: &str, rows: impl Fn(Cf) -> Vec<Pair>) {
         let family = |cf| rows(cf).into_iter().map(move |(key, value)| (cf, key, value));
         let dump = Dump::from_rows(Cf::ALL.into_iter().flat_map(family));
+        for objection in self.pen.objections() {
+            self.object(format!("{when}: {objection}"));
+        }
         let hooks = self.hooks(&rows(Cf::Hooks));
         let index = rows(Cf::Index);
         for violation in invariants::check(&dump) {
@@ -381,6 +387,8 @@ impl Judge {
     pub fn inspect_the_end(&self) {
         self.record.lock().unwrap().is_over = true;
         self.inspect_acked("at the end");
+        let wrong = [self.pen.objections_to_limits(), self.pen.unanswered()].concat();
+        wrong.into_iter().for_each(|objection| self.object(objection));
         let sent = self.record.lock().unwrap().sent.clone();
         for (body, sent) in &sent {
             if sent.fate == Fate::Waiting {
