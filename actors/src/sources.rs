@@ -10,7 +10,7 @@ use crate::model::forward::ForwardPolicy;
 use crate::model::ids::DEFAULT_TENANT;
 pub use crate::model::ordering::LaneRules;
 use crate::model::rate_limit::Limits;
-pub use crate::model::source::OnVerifyFailure;
+pub use crate::model::source::{Answers, OnVerifyFailure};
 use crate::model::verify::Verifier;
 use crate::ports::Sink;
 
@@ -22,6 +22,8 @@ pub struct Source {
     pub tenant: String,
     pub verifier: Verifier,
     pub on_verify_failure: OnVerifyFailure,
+    /// What its provider hears that is not the same for all.
+    pub answers: Answers,
     /// In the order of the config: a row names its sink by this order and by its module.
     pub sinks: Vec<Arc<dyn Sink>>,
     /// The modules of `sinks`, in the same order: see [`Source::modules_of`].

@@ -67,7 +67,9 @@ async fn from(node: &Node, path: &str, peer: &str, forwarded: &str, body: &[u8])
         path: format!("/webhooks/{path}"),
         headers: vec![forwarded],
         content_length: None,
-        peer: peer.parse::<IpAddr>().ok(),
+        remote: peer.parse::<IpAddr>().ok(),
+        peer: None,
+        query: None,
     };
     let admitted = ingest.admit(&head).unwrap();
     ingest.accept(admitted, head, Bytes::copy_from_slice(body)).await
@@ -439,7 +441,9 @@ async fn one_tenant_cannot_fill_the_batchers_once_another_has_come() {
                         path: format!("/webhooks/{tenant}/open"),
                         headers: Vec::new(),
                         content_length: None,
+                        remote: None,
                         peer: None,
+                        query: None,
                     };
                     let admitted = ingest.admit(&head).unwrap();
                     ingest.accept(admitted, head, Bytes::new()).await

@@ -61,7 +61,9 @@ fn sending(node: &Node, source: &'static str, body: &str) -> JoinHandle<Answer> 
             path: format!("/webhooks/{source}"),
             headers: vec![signature],
             content_length: None,
+            remote: None,
             peer: None,
+            query: None,
         };
         let admitted = ingest.admit(&head).unwrap();
         ingest.accept(admitted, head, Bytes::from(body)).await

@@ -16,6 +16,7 @@ use ankusa_actors::model::source::SourceSpec;
 use super::Config;
 use super::error::{ConfigError, ConfigErrors};
 use super::key::{child, element};
+use crate::front::tls;
 use crate::host::HostClock;
 use crate::sinks::{self, Outbound};
 
@@ -34,6 +35,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigErrors> {
     check_node(config, &mut errors);
     check_http(config, &mut errors);
     check_admin(config, &mut errors);
+    check_tls(config, &mut errors);
     check_bounds_between_keys(config, &mut errors);
     check_limits(config, &mut errors);
     let outbound = match Egress::new(&config.egress) {
@@ -187,6 +189,16 @@ fn check_admin(config: &Config, errors: &mut Vec<ConfigError>) {
     }
 }
 
+/// Reads the files as the node will: a pair that does not fit is told here.
+fn check_tls(config: &Config, errors: &mut Vec<ConfigError>) {
+    for (section, tls) in [("http", &config.http.tls), ("admin", &config.admin.tls)] {
+        if let Err(error) = tls::load(tls) {
+            let key = format!("{section}.tls.{}", error.key);
+            errors.push(ConfigError::at(key, error.problem));
+        }
+    }
+}
+
 fn is_scope(scope: &str) -> bool {
     let is_resource =
         |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
@@ -236,6 +248,19 @@ fn check_bounds_between_keys(config: &Config, errors: &mut Vec<ConfigError>) {
         "http.max_body_bytes",
         config.http.max_body_bytes as u64,
     );
+    at_least(
+        "http.max_body_memory_bytes",
+        config.http.max_body_memory_bytes as u64,
+        "http.max_body_bytes",
+        config.http.max_body_bytes as u64,
+    );
+    // A body could never use its own window.
+    at_least(
+        "http.http2.connection_window_bytes",
+        config.http.http2.connection_window_bytes.into(),
+        "http.http2.stream_window_bytes",
+        config.http.http2.stream_window_bytes.into(),
+    );
     let rate = config.queue.rocksdb.rate_limit_bytes_per_s;
     // Slower than that, flushes never catch up and every write stops.
     if (1..MIN_RATE_BYTES_PER_S).contains(&rate) {
@@ -276,9 +301,8 @@ fn check_source(config: &Config, id: &str, source: &SourceSpec, errors: &mut Vec
         let got = format!("{:?}", source.tenant);
         errors.push(ConfigError::must(child(&key, "tenant"), NAME, got));
     }
-    if let Err(error) = source.verify.build() {
-        let key = format!("{}.{}", child(&key, "verify"), error.key);
-        errors.push(ConfigError::at(key, error.sentence));
+    if let Err(error) = source.protocol() {
+        errors.push(ConfigError::at(format!("{key}.{}", error.key), error.sentence));
     }
     let tenants_come_from_urls = config.http.routing == Routing::TenantPath;
     let anyone_names_a_tenant = source.is_shared() && source.verifies_nothing();

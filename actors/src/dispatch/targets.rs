@@ -76,7 +76,7 @@ mod tests {
     use crate::model::source::OnVerifyFailure;
     use crate::model::verify::Verifier;
     use crate::ports::sim::SimSink;
-    use crate::sources::LaneRules;
+    use crate::sources::{Answers, LaneRules};
 
     fn bound(modules: &[&'static str], sink: u16, module: Option<&str>) -> Result<usize, String> {
         let sink_of =
@@ -86,6 +86,7 @@ mod tests {
             id: "s".to_owned(),
             tenant: "default".to_owned(),
             verifier: Verifier::None,
+            answers: Answers::default(),
             on_verify_failure: OnVerifyFailure::Reject,
             modules: Source::modules_of(&sinks),
             sinks,

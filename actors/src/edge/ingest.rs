@@ -13,11 +13,14 @@ use tokio::time::Instant;
 
 use super::answer::Answer;
 use super::config::{IngestConfig, Routing};
+use super::handshake;
 use super::limits::LimitsHandle;
 use super::pen::{Promise, QuarantineHandle};
 use crate::model::envelope::Envelope;
 use crate::model::ids::{DEFAULT_TENANT, HookId, LIFECYCLE_SOURCE, is_name};
+use crate::model::peer_identity::PeerIdentity;
 use crate::model::source::OnVerifyFailure;
+use crate::model::verify::{Judge, Request};
 use crate::ports::{Clock, Entropy, Event, Events, IngestOutcome, RefusedReason};
 use crate::queue::{BatcherHandle, CommitAnswer, NewHook, Refusal};
 use crate::sources::{Source, Sources};
@@ -28,12 +31,16 @@ pub struct RequestHead {
     pub method: String,
     /// Without the query.
     pub path: String,
+    /// Without the question mark.
+    pub query: Option<String>,
     /// As received, names and values.
     pub headers: Vec<(Bytes, Bytes)>,
     /// The one parseable Content-Length, if there is one.
     pub content_length: Option<u64>,
     /// The address of whoever opened the connection, where it has one.
-    pub peer: Option<IpAddr>,
+    pub remote: Option<IpAddr>,
+    /// Whose verified certificate the connection has; never what a header says.
+    pub peer: Option<Arc<PeerIdentity>>,
 }
 
 /// How a request ends, for the metrics and for its sender.
@@ -104,6 +111,9 @@ impl Ingest {
         if let Some(bad) = head.headers.iter().find(|(name, value)| !is_clean(name, value)) {
             return refuse(RefusedReason::InvalidHeader, Answer::invalid_header(&bad.0));
         }
+        if let Some(answer) = self.post_handshake(source, head, started) {
+            return Err(answer);
+        }
         let tenant_id = (tenant != DEFAULT_TENANT).then(|| tenant.to_owned());
         Ok(Admitted { source: Arc::clone(source), tenant_id, started })
     }
@@ -128,6 +138,15 @@ impl Ingest {
         answer
     }
 
+    /// There is no memory for its body: an overload that has not reached the batchers yet.
+    pub fn no_room(&self, admitted: Admitted) -> Answer {
+        self.events.emit(&Event::LoadShed);
+        let Admitted { source, tenant_id: _, started } = admitted;
+        let (outcome, took) = (IngestOutcome::Overload, started.elapsed());
+        self.events.emit(&Event::IngestAnswered { source_id: &source.id, outcome, took });
+        Answer::unavailable("overload")
+    }
+
     /// Verifies, queues and waits for the commit.
     pub async fn accept(&self, admitted: Admitted, head: RequestHead, body: Bytes) -> Answer {
         let Admitted { source, tenant_id, started } = admitted;
@@ -147,31 +166,20 @@ impl Ingest {
     ) -> Result<Decided, Decided> {
         let now_ms = self.clock.now_ms();
         let now_s = i64::try_from(now_ms / 1000).unwrap_or(i64::MAX);
-        let checked = source.verifier.verify(&head.headers, &body, now_s);
+        let judge = Judge { now_unix_s: now_s, max_inflated_bytes: self.config.max_body_bytes };
+        let checked = source.verifier.check(&seen(&head, &body), &judge);
+        let checked = checked.and_then(|()| handshake::is_no_forgery(source, &body));
         let mut verification = source.verifier.verification(checked);
-        let mut place = None;
-        match checked {
-            Ok(()) => self.charge(source, tenant_id.as_deref(), &head, body.len())?,
-            Err(reason) => {
-                self.events.emit(&Event::VerifyFailed {
-                    source_id: &source.id,
-                    provider: verification.provider.as_deref().unwrap_or("none"),
-                    scheme: verification.scheme.as_deref().unwrap_or("none"),
-                });
-                // Whoever is not verified uses up a place among those, and nobody's limits.
-                match source.on_verify_failure {
-                    OnVerifyFailure::Reject => {
-                        let answer = Answer::verification_failed(reason.as_term_text());
-                        return Err((IngestOutcome::Rejected, answer));
-                    }
-                    OnVerifyFailure::Quarantine => place = Some(self.place(source)?),
-                    OnVerifyFailure::AcceptFlag => {
-                        place = Some(self.place(source)?);
-                        verification.flagged = true;
-                    }
+        let place = match checked {
+            Ok(()) => {
+                if let Some(answer) = handshake::of_hook(source, &body) {
+                    return Ok((IngestOutcome::Handshake, answer));
                 }
+                self.charge(source, tenant_id.as_deref(), &head, body.len())?;
+                None
             }
-        }
+            Err(reason) => Some(self.unverified(source, reason, &mut verification)?),
+        };
         let id = HookId::v7(now_ms, self.entropy.bits());
         let lanes = source.lanes.lanes(&source.id, &head.headers, &body);
         let content_type = header(&head.headers, b"content-type");
@@ -195,7 +203,12 @@ impl Ingest {
             }
             (_, place) => {
                 let hook = NewHook { envelope, sinks: Arc::clone(&source.modules), lanes };
-                Ok(self.commit(id, hook, place).await)
+                match (self.commit(id, hook, place).await, &source.answers.response) {
+                    ((IngestOutcome::Committed, _), Some(response)) => {
+                        Ok((IngestOutcome::Committed, Answer::said(response)))
+                    }
+                    (answered, _) => Ok(answered),
+                }
             }
         }
     }
@@ -236,7 +249,7 @@ impl Ingest {
     }
 
     /// The tenant, if the URL names one, and the source.
-    fn resolve<'a>(&self, path: &'a str) -> Option<(Option<&'a str>, &'a str)> {
+    pub(super) fn resolve<'a>(&self, path: &'a str) -> Option<(Option<&'a str>, &'a str)> {
         let rest = path.strip_prefix(self.config.prefix.as_str())?.strip_prefix('/')?;
         let (tenant, source_id) = match self.config.routing {
             Routing::Path => (None, rest),
@@ -247,6 +260,18 @@ impl Ingest {
         };
         let well_formed = tenant.is_none_or(is_name) && source_id != LIFECYCLE_SOURCE;
         (well_formed && !source_id.is_empty()).then_some((tenant, source_id))
+    }
+}
+
+/// A request as verification sees it.
+fn seen<'a>(head: &'a RequestHead, body: &'a [u8]) -> Request<'a, Bytes, Bytes> {
+    Request {
+        method: &head.method,
+        path: &head.path,
+        query: head.query.as_deref(),
+        headers: &head.headers,
+        body,
+        peer: head.peer.as_deref(),
     }
 }
 

@@ -9,8 +9,9 @@ use super::ingest::{Decided, Ingest, RequestHead};
 use super::limits::Sender;
 use super::pen::{PenRefusal, Promise};
 use crate::model::client_ip::client_ip;
-use crate::model::envelope::Envelope;
+use crate::model::envelope::{Envelope, VerificationTerm};
 use crate::model::ids::DEFAULT_TENANT;
+use crate::model::source::OnVerifyFailure;
 use crate::model::verify::Reason;
 use crate::ports::{Event, IngestOutcome};
 use crate::queue::CommitAnswer;
@@ -43,12 +44,31 @@ impl Ingest {
             .filter(|(name, _)| is_forwarded(name))
             .map(|(_, value)| value)
             .collect();
-        let peer = head.peer?;
-        Some(client_ip(peer, &forwarded, &self.config.trusted_proxies).unwrap_or(peer))
+        let remote = head.remote?;
+        Some(client_ip(remote, &forwarded, &self.config.trusted_proxies).unwrap_or(remote))
     }
 
-    /// A place among the hooks of a source that did not verify.
-    pub(super) fn place(&self, source: &Source) -> Result<Promise, Decided> {
+    /// What becomes of a hook that did not verify: a refusal, or a place among those of its source that are held or
+    /// flagged. It uses up nobody's limits.
+    pub(super) fn unverified(
+        &self,
+        source: &Source,
+        reason: Reason,
+        verification: &mut VerificationTerm,
+    ) -> Result<Promise, Decided> {
+        self.events.emit(&Event::VerifyFailed {
+            source_id: &source.id,
+            provider: verification.provider.as_deref().unwrap_or("none"),
+            scheme: verification.scheme.as_deref().unwrap_or("none"),
+        });
+        match source.on_verify_failure {
+            OnVerifyFailure::Reject => {
+                let answer = Answer::verification_failed(reason.as_term_text());
+                return Err((IngestOutcome::Rejected, answer));
+            }
+            OnVerifyFailure::Quarantine => {}
+            OnVerifyFailure::AcceptFlag => verification.flagged = true,
+        }
         self.quarantine.promise(&source.id).map_err(|retry_after_s| {
             let answer = Answer::quarantine_rate_limited(retry_after_s);
             (IngestOutcome::QuarantineRateLimited, answer)

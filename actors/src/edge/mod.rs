@@ -3,6 +3,7 @@
 mod answer;
 mod cells;
 mod config;
+mod handshake;
 mod ingest;
 mod limited;
 mod limits;

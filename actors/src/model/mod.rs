@@ -1,6 +1,7 @@
 //! Values and rules. Nothing here is async, nothing here does IO.
 
 pub mod batch;
+pub mod certificate;
 pub mod cf;
 pub mod client_ip;
 pub mod counters;
@@ -12,6 +13,7 @@ pub mod etf;
 pub mod failure;
 pub mod forward;
 pub mod gcra;
+pub mod handshake;
 pub mod http_answer;
 pub mod idempotency;
 pub mod ids;
@@ -20,6 +22,7 @@ pub mod keys;
 pub mod network;
 pub mod ops;
 pub mod ordering;
+pub mod peer_identity;
 pub mod quarantine;
 pub mod rate_limit;
 pub mod reason;

@@ -19,6 +19,8 @@ pub enum IngestOutcome {
     Quarantined,
     QuarantineRateLimited,
     QuarantineFull,
+    /// Nothing was stored: the provider asked something, and was answered.
+    Handshake,
 }
 
 impl IngestOutcome {
@@ -35,6 +37,7 @@ impl IngestOutcome {
             Self::Quarantined => "quarantined",
             Self::QuarantineRateLimited => "quarantine_rate_limited",
             Self::QuarantineFull => "quarantine_full",
+            Self::Handshake => "handshake",
         }
     }
 }

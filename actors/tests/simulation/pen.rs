@@ -61,7 +61,7 @@ impl PenJudge {
         let fate = match answer {
             Answer::CloseUnanswered => Fate::Unknown,
             Answer::Send { status: 202, .. } => Fate::Held,
-            Answer::Send { .. } => Fate::Refused,
+            Answer::Send { .. } | Answer::Said { .. } => Fate::Refused,
         };
         self.books.lock().unwrap().sent.insert(body.to_owned(), fate);
         let mut wrong = self.objections();

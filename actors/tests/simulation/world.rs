@@ -379,7 +379,9 @@ impl World {
             path: "/webhooks/pen".to_owned(),
             headers: Vec::new(),
             content_length: None,
+            remote: None,
             peer: None,
+            query: None,
         };
         let sent = body.clone();
         let client = tokio::spawn(async move {

@@ -19,7 +19,7 @@ use crate::config::Config;
 /// Stands for a source that is not configured (any more): label values are bounded.
 pub(super) const OTHER: &str = "other";
 
-const OUTCOMES: [IngestOutcome; 11] = [
+const OUTCOMES: [IngestOutcome; 12] = [
     IngestOutcome::Committed,
     IngestOutcome::Rejected,
     IngestOutcome::Overload,
@@ -31,6 +31,7 @@ const OUTCOMES: [IngestOutcome; 11] = [
     IngestOutcome::Quarantined,
     IngestOutcome::QuarantineRateLimited,
     IngestOutcome::QuarantineFull,
+    IngestOutcome::Handshake,
 ];
 
 const REASONS: [RefusedReason; 5] = [
