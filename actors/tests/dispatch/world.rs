@@ -17,6 +17,7 @@ use ankusa_actors::model::ids::{HookId, Seq, TenantOrd};
 use ankusa_actors::model::invariants::{Dump, check};
 use ankusa_actors::model::keys::{CounterKey, is_sentinel};
 use ankusa_actors::model::ordering::OrderBy;
+use ankusa_actors::model::rate_limit::Limits;
 use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::model::verify::Verifier;
 use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};

@@ -11,6 +11,7 @@ use ankusa_actors::edge::{IngestConfig, QuarantineConfig, RateLimitsConfig, Rout
 use ankusa_actors::model::envelope::Envelope;
 use ankusa_actors::model::forward::ForwardPolicy;
 use ankusa_actors::model::ids::HookId;
+use ankusa_actors::model::rate_limit::Limits;
 use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::model::verify::Verifier;
 use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
