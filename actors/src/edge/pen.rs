@@ -313,12 +313,19 @@ impl QuarantineHandle {
         Ok(gone)
     }
 
+    /// Counts what is held, and answers what had been taken for it before, and what it is. From now on that is its size.
+    ///
+    /// # Errors
+    /// The store's, or `not_running`.
+    pub async fn recount(&self) -> Result<(PenSize, PenSize), KvError> {
+        let pen = self.slot.get().ok_or_else(ended)?;
+        match pen.call(|reply| QuarantineMsg::Recount { reply }, None).await {
+            Ok(CallResult::Success(counted)) => counted,
+            Ok(CallResult::Timeout | CallResult::SenderError) | Err(_) => Err(ended()),
+        }
+    }
+
     async fn remove(&self, keys: Vec<HeldKey>) -> Result<PenSize, KvError> {
-        let ended = || KvError {
-            class: FailureClass::NotRunning,
-            op: "quarantine",
-            detail: "the quarantine is between incarnations".to_owned(),
-        };
         let pen = self.slot.get().ok_or_else(ended)?;
         match pen.call(|reply| QuarantineMsg::Remove { keys, reply }, None).await {
             Ok(CallResult::Success(removed)) => removed,
@@ -365,6 +372,14 @@ impl QuarantineHandle {
         while !self.inbox.is_empty() {
             drop(self.inbox.take(MAX_WAITING));
         }
+    }
+}
+
+fn ended() -> KvError {
+    KvError {
+        class: FailureClass::NotRunning,
+        op: "quarantine",
+        detail: "the quarantine is between incarnations".to_owned(),
     }
 }
 

@@ -57,6 +57,8 @@ pub enum QuarantineMsg {
     Count,
     /// Delete these, if they are there: answers how many were and what they took.
     Remove { keys: Vec<HeldKey>, reply: RpcReplyPort<Result<PenSize, KvError>> },
+    /// Count what is held, now: answers what had been taken for it, and what it is.
+    Recount { reply: RpcReplyPort<Result<(PenSize, PenSize), KvError>> },
     /// Panic, for a drill.
     Crash,
 }
@@ -152,6 +154,9 @@ impl Actor for Quarantine {
             QuarantineMsg::Count => state.count(&myself).await,
             QuarantineMsg::Remove { keys, reply } => {
                 let _ = reply.send(state.remove(keys, &myself).await);
+            }
+            QuarantineMsg::Recount { reply } => {
+                let _ = reply.send(state.recount(&myself).await);
             }
             QuarantineMsg::Crash => told_to_crash(),
         }
@@ -284,17 +289,39 @@ impl QuarantineState {
         written
     }
 
-    async fn remove(
+    /// The size and the rows: nothing else changes either meanwhile.
+    async fn recount(
         &mut self,
-        keys: Vec<HeldKey>,
         myself: &ActorRef<QuarantineMsg>,
-    ) -> Result<PenSize, KvError> {
+    ) -> Result<(PenSize, PenSize), KvError> {
+        self.settle(myself).await?;
+        let before = self.args.handle.size().unwrap_or_default();
+        self.counting = Some(Counting::begin(false));
+        self.settle(myself).await?;
+        let counted = self.args.handle.size().unwrap_or_default();
+        if before != counted {
+            warn!(?before, ?counted, "the size of the quarantine was put right");
+        }
+        Ok((before, counted))
+    }
+
+    /// Waits until what is held is known.
+    async fn settle(&mut self, myself: &ActorRef<QuarantineMsg>) -> Result<(), KvError> {
         if self.fencing.is_some() {
             return Err(not_yet("a failed write is being cleared away"));
         }
         while !self.is_settled(myself) {
             self.count_page().await?;
         }
+        Ok(())
+    }
+
+    async fn remove(
+        &mut self,
+        keys: Vec<HeldKey>,
+        myself: &ActorRef<QuarantineMsg>,
+    ) -> Result<PenSize, KvError> {
+        self.settle(myself).await?;
         let store = &self.args.store;
         let summaries = keys.iter().map(|key| key.of(QuarantinePart::Summary)).collect();
         let found = store.multi_get(Cf::Quarantine, summaries).await?;
