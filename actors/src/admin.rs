@@ -9,6 +9,7 @@ mod queue;
 mod rate_limits;
 mod ready;
 mod recount;
+mod sources;
 mod status;
 mod tenants;
 
@@ -20,6 +21,7 @@ use crate::node::{Handles, NodeSettings};
 
 pub use dump::{Dump, DumpCursor};
 pub use recount::recounted;
+pub use sources::{Deliveries, SourceError};
 pub use tenants::TenantCursor;
 
 /// Why a question has no answer.

@@ -1,5 +1,6 @@
 //! One running node: the tree, and the handles everything outside it holds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -11,14 +12,15 @@ use tokio::sync::watch;
 use crate::dispatch::{DispatchConfig, DispatchHandle};
 use crate::edge::{
     Ingest, IngestConfig, LimitsHandle, QuarantineConfig, QuarantineHandle, RateLimitsConfig,
+    SourceStoreHandle,
 };
 use crate::model::value_version::ValueVersion;
 use crate::ports::{Clock, Engine, Entropy, Events};
 use crate::queue::{
-    BatcherConfig, BatcherHandle, JoinedLanes, Ledger, SyncedMark, SyncerHandle, TenantsConfig,
-    WriterHandle,
+    BatcherConfig, BatcherHandle, DedupeConfig, JoinedLanes, Ledger, SyncedMark, SyncerHandle,
+    TenantsConfig, WriterHandle,
 };
-use crate::sources::Sources;
+use crate::sources::{SourceSet, SourceSetup, SourceTable};
 use crate::steady::SteadyClock;
 use crate::store::ready::Readiness;
 use crate::store::{StoreConfig, StoreHandle};
@@ -67,6 +69,7 @@ pub struct NodeSettings {
     pub quarantine: QuarantineConfig,
     pub batcher: BatcherConfig,
     pub tenants: TenantsConfig,
+    pub dedupe: DedupeConfig,
     pub store: StoreConfig,
     pub dispatch: DispatchConfig,
 }
@@ -89,6 +92,7 @@ pub struct Handles {
     pub quarantine: QuarantineHandle,
     pub reaper: Slot<QuarantineReaperMsg>,
     pub ingest: Arc<Ingest>,
+    pub sources: SourceStoreHandle,
     pub readiness: Readiness,
     /// Raised before the tree is stopped, so that a stop can be told from a restart.
     pub stopping: watch::Receiver<bool>,
@@ -108,13 +112,14 @@ impl Node {
     pub async fn start(
         ports: Ports,
         settings: NodeSettings,
-        sources: Arc<Sources>,
+        sources: impl Into<SourceSetup>,
         front: MakeFront,
     ) -> Result<Self, ActorProcessingErr> {
         let (stopping, stopping_seen) = watch::channel(false);
-        let handles = handles(&ports, &settings, sources, stopping_seen);
+        let sources = sources.into();
+        let handles = handles(&ports, &settings, &sources, stopping_seen);
         let steady = Arc::new(SteadyClock::over(Arc::clone(&ports.clock)));
-        let tree = Tree { ports, steady, settings, handles: handles.clone(), front };
+        let tree = Tree { ports, steady, settings, sources, handles: handles.clone(), front };
         let (root, task) =
             Actor::spawn(None, Supervisor, tree.node()).await.map_err(|error| match error {
                 SpawnErr::StartupFailed(why) => why,
@@ -161,7 +166,7 @@ impl Node {
 fn handles(
     ports: &Ports,
     settings: &NodeSettings,
-    sources: Arc<Sources>,
+    sources: &SourceSetup,
     stopping: watch::Receiver<bool>,
 ) -> Handles {
     let (store, ledger) = (StoreHandle::default(), Ledger::default());
@@ -172,9 +177,14 @@ fn handles(
     let patience = Duration::from_millis(settings.batcher.start_deadline_ms);
     let quarantine =
         QuarantineHandle::new(&settings.quarantine, patience, settings.value_version, &store);
+    let set = match &sources.store {
+        Some(_) => SourceSet::loading(&sources.configured),
+        None => SourceSet::new(&sources.configured, BTreeMap::new(), BTreeMap::new()),
+    };
+    let table = SourceTable::new(set);
     let ingest = Ingest {
         config: settings.ingest.clone(),
-        sources,
+        sources: table.clone(),
         batchers: Arc::clone(&batchers),
         limits: limits.clone(),
         quarantine: quarantine.clone(),
@@ -199,6 +209,7 @@ fn handles(
         quarantine,
         reaper: Slot::default(),
         ingest: Arc::new(ingest),
+        sources: SourceStoreHandle::new(table, sources.store.is_some()),
         ledger,
         stopping,
     }

@@ -8,10 +8,12 @@
 //! |   |   |-- syncer   Syncer
 //! |   |   `-- writer   Writer
 //! |   `-- services     one_for_one    20 in 60 s a child, then later and later
+//! |       |-- source_store SourceStore  where the API keeps sources
 //! |       |-- rate_limiter RateLimiter             role edge
 //! |       |-- quarantine Quarantine               role edge
 //! |       |-- quarantine_reaper QuarantineReaper  role edge
 //! |       |-- dispatch Dispatch       role dispatch
+//! |       |-- dedupe_sweeper DedupeSweeper
 //! |       |-- scrubber Scrubber
 //! |       `-- recounter Recounter
 //! `-- front            one_for_one    10 in 10 s a child; survives core: it is how 503 gets said
@@ -20,8 +22,8 @@
 //!     `-- ingest                      role edge, given by the adapters
 //! ```
 //!
-//! Stop is start reversed: ingest, batchers, admin, control, recounter, scrubber, dispatch, quarantine_reaper, quarantine,
-//! rate_limiter, writer, syncer, store.
+//! Stop is start reversed: ingest, batchers, admin, control, recounter, scrubber, dedupe_sweeper, dispatch,
+//! quarantine_reaper, quarantine, rate_limiter, source_store, writer, syncer, store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,15 +31,18 @@ use std::time::Duration;
 use crate::dispatch::{Dispatch, DispatchArgs};
 use crate::edge::quarantine::{Quarantine, QuarantineArgs};
 use crate::edge::rate_limiter::{RateLimiter, RateLimiterArgs};
+use crate::edge::source_store::{SourceStore, SourceStoreArgs};
 use crate::node::{Handles, NodeSettings, Ports};
 use crate::ports::Clock;
 use crate::queue::batcher::{Batcher, BatcherArgs};
 use crate::queue::syncer::{Syncer, SyncerArgs};
 use crate::queue::writer::{Writer, WriterArgs};
+use crate::sources::{SourceSetup, StoreSetup};
 use crate::store::{Store, StoreArgs};
 use crate::supervision::{
-    Backoff, ChildSpec, Exhausted, Intensity, Shutdown, Strategy, SupervisorArgs,
+    Backoff, ChildSpec, Exhausted, Intensity, Shutdown, Slot, Strategy, SupervisorArgs,
 };
+use crate::upkeep::dedupe_sweeper::{DedupeSweeper, DedupeSweeperArgs};
 use crate::upkeep::quarantine_reaper::{QuarantineReaper, QuarantineReaperArgs};
 use crate::upkeep::recounter::{Recounter, RecounterArgs};
 use crate::upkeep::scrubber::{Scrubber, ScrubberArgs};
@@ -50,6 +55,12 @@ const DRAIN_QUEUE: Duration = Duration::from_secs(10);
 
 /// How long a batcher may take to hand over what it holds.
 const DRAIN_BATCHER: Duration = Duration::from_secs(5);
+
+/// How long the source store may take for the changes that wait for it.
+const STOP_SOURCE_STORE: Duration = Duration::from_secs(5);
+
+/// How long the sweep of dedupe keys may take for the chunk it is at. One that has to be killed is found again.
+const STOP_DEDUPE_SWEEPER: Duration = Duration::from_secs(1);
 
 /// How long the scrubber may take to read the page it is at.
 const STOP_SCRUBBER: Duration = Duration::from_secs(5);
@@ -91,6 +102,7 @@ pub(crate) struct Tree {
     /// What the Writer and dispatch stamp rows by.
     pub(crate) steady: Arc<dyn Clock>,
     pub(crate) settings: NodeSettings,
+    pub(crate) sources: SourceSetup,
     pub(crate) handles: Handles,
     pub(crate) front: MakeFront,
 }
@@ -149,14 +161,16 @@ impl Tree {
             Exhausted::RetryLater(Backoff::default()),
             self.services_of_roles()
                 .into_iter()
-                .chain([self.scrubber(), self.recounter()])
+                .chain([self.dedupe_sweeper(), self.scrubber(), self.recounter()])
                 .collect(),
         )
     }
 
     fn services_of_roles(&self) -> Vec<ChildSpec> {
         let roles = self.settings.roles;
-        let mut children = Vec::new();
+        // First, so that it has read the rows before dispatch looks for their sources.
+        let mut children: Vec<_> =
+            self.sources.store.iter().map(|setup| self.source_store(setup)).collect();
         if roles.edge {
             children.extend([self.rate_limiter(), self.quarantine(), self.quarantine_reaper()]);
         }
@@ -223,6 +237,7 @@ impl Tree {
         let args = WriterArgs {
             config: self.settings.batcher.clone(),
             tenants: self.settings.tenants.clone(),
+            dedupe: self.settings.dedupe.clone(),
             store_config: self.settings.store.clone(),
             archive: self.settings.roles.storage,
             clock: Arc::clone(&self.steady),
@@ -289,12 +304,40 @@ impl Tree {
             store: self.handles.store.clone(),
             mark: self.handles.mark.clone(),
             joined: self.handles.joined.clone(),
-            sources: Arc::clone(&self.handles.ingest.sources),
+            sources: self.handles.sources.table().clone(),
             version: self.settings.value_version,
             handle: self.handles.dispatch.clone(),
         };
         let slot = self.handles.dispatch.slot().clone();
         ChildSpec::new("dispatch", Shutdown::Drain(drain), &slot, move || (Dispatch, args.clone()))
+    }
+
+    fn source_store(&self, setup: &StoreSetup) -> ChildSpec {
+        let args = SourceStoreArgs {
+            configured: Arc::clone(&self.sources.configured),
+            setup: setup.clone(),
+            events: Arc::clone(&self.ports.events),
+            store: self.handles.store.clone(),
+            dispatch: self.handles.dispatch.clone(),
+            handle: self.handles.sources.clone(),
+        };
+        let slot = self.handles.sources.slot().clone();
+        ChildSpec::new("source_store", Shutdown::Drain(STOP_SOURCE_STORE), &slot, move || {
+            (SourceStore, args.clone())
+        })
+    }
+
+    fn dedupe_sweeper(&self) -> ChildSpec {
+        let slot = Slot::default();
+        let args = DedupeSweeperArgs {
+            config: self.settings.dedupe.clone(),
+            clock: Arc::clone(&self.steady),
+            events: Arc::clone(&self.ports.events),
+            store: self.handles.store.clone(),
+            writer: self.handles.writer.clone(),
+        };
+        let shutdown = Shutdown::Stop(STOP_DEDUPE_SWEEPER);
+        ChildSpec::new("dedupe_sweeper", shutdown, &slot, move || (DedupeSweeper, args.clone()))
     }
 
     fn scrubber(&self) -> ChildSpec {

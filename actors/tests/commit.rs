@@ -338,6 +338,7 @@ async fn a_store_that_crashes_comes_back_and_keeps_what_was_acked() {
         "rate_limiter",
         "quarantine",
         "quarantine_reaper",
+        "dedupe_sweeper",
         "scrubber",
         "recounter",
     ];

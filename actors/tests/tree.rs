@@ -122,9 +122,10 @@ const STOP_OF_FRONT: [&str; 6] = [
     "front stopped",
 ];
 
-const STOP_OF_CORE: [&str; 13] = [
+const STOP_OF_CORE: [&str; 14] = [
     "recounter stopped",
     "scrubber stopped",
+    "dedupe_sweeper stopped",
     "dispatch stopped",
     "quarantine_reaper stopped",
     "quarantine stopped",
@@ -160,6 +161,7 @@ async fn the_tree_is_the_table() {
             "services/quarantine",
             "services/quarantine_reaper",
             "services/dispatch",
+            "services/dedupe_sweeper",
             "services/scrubber",
             "services/recounter",
             "node/front one_for_one",
@@ -187,6 +189,7 @@ async fn a_role_that_is_off_has_no_process() {
         "syncer",
         "writer",
         "services",
+        "dedupe_sweeper",
         "scrubber",
         "recounter",
         "front",
@@ -223,7 +226,7 @@ async fn core_stops_in_reverse_and_starts_in_order_with_the_disk_open_in_between
     };
     let story = watched(&tree.bench.disk, &board, back).await;
     let start = ["core starting", "disk open", "store running", "syncer running"];
-    let stop = &STOP_OF_CORE[..12];
+    let stop = &STOP_OF_CORE[..13];
     let (seen_apart, rest) = story.split_at(stop.len() + start.len());
     assert_eq!(seen_apart, [stop, &start].concat());
     // These start within one step of the runtime; that each waits for the one before is for the next test.
@@ -235,6 +238,7 @@ async fn core_stops_in_reverse_and_starts_in_order_with_the_disk_open_in_between
         "quarantine",
         "quarantine_reaper",
         "dispatch",
+        "dedupe_sweeper",
         "scrubber",
         "recounter",
         "services",
@@ -269,6 +273,7 @@ async fn a_writer_that_cannot_read_its_state_refuses_hooks_for_as_long_as_it_tak
         "quarantine",
         "quarantine_reaper",
         "dispatch",
+        "dedupe_sweeper",
         "scrubber",
         "recounter",
     ];
@@ -305,11 +310,12 @@ async fn each_child_restarts_with_those_that_depend_on_it_and_no_other() {
         "quarantine",
         "quarantine_reaper",
         "dispatch",
+        "dedupe_sweeper",
         "scrubber",
         "recounter",
     ];
     let front = ["front", "control", "admin", "batcher-1", "batcher-2", "ingest"];
-    let table: [(&str, &[&str]); 18] = [
+    let table: [(&str, &[&str]); 19] = [
         ("core", &core),
         ("store", &core[1..]),
         ("queue", &core[2..]),
@@ -320,6 +326,7 @@ async fn each_child_restarts_with_those_that_depend_on_it_and_no_other() {
         ("quarantine", &["quarantine"]),
         ("quarantine_reaper", &["quarantine_reaper"]),
         ("dispatch", &["dispatch"]),
+        ("dedupe_sweeper", &["dedupe_sweeper"]),
         ("scrubber", &["scrubber"]),
         ("recounter", &["recounter"]),
         ("front", &front),
@@ -351,6 +358,7 @@ async fn a_queue_that_dies_too_often_takes_the_services_with_it_and_not_the_stor
         millis(10).await;
     }
     let expected = [
+        ("dedupe_sweeper", 1),
         ("dispatch", 1),
         ("quarantine", 1),
         ("quarantine_reaper", 1),
@@ -548,7 +556,9 @@ async fn hooks_under_way_are_answered_whoever_crashes() {
             match sent.await.unwrap() {
                 CommitAnswer::Committed(_) => assert!(stored(tree.bench.durable()), "{child}"),
                 CommitAnswer::Refused(_) => assert!(!stored(tree.bench.stored()), "{child}"),
-                CommitAnswer::Unknown => panic!("{child}: {ix} is unknown"),
+                answer @ (CommitAnswer::Duplicate(_) | CommitAnswer::Unknown) => {
+                    panic!("{child}: {ix}: {answer:?}")
+                }
             }
         }
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::header::HOST;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -39,15 +39,19 @@ pub(super) async fn ask<IO>(
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    ask_with(connection, method, path_and_query, Bytes::new(), limit).await
+    let request = Request::builder()
+        .method(method)
+        .uri(path_and_query)
+        .header(HOST, "localhost")
+        .body(Full::default())
+        .map_err(AskError::broken)?;
+    ask_with(connection, request, limit).await
 }
 
-/// Sends a request with a JSON body, or with none. The answer must begin within `limit`; its body may take longer.
+/// The same for any request.
 pub(super) async fn ask_with<IO>(
     connection: IO,
-    method: Method,
-    path_and_query: &str,
-    json: Bytes,
+    request: Request<Full<Bytes>>,
     limit: Duration,
 ) -> Result<Response<Incoming>, AskError>
 where
@@ -58,13 +62,6 @@ where
         let (mut sender, connection) = handshake.map_err(AskError::broken)?;
         // Ends with the answer's body, or with the runtime.
         tokio::spawn(connection);
-        let request = Request::builder()
-            .method(method)
-            .uri(path_and_query)
-            .header(HOST, "localhost")
-            .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(json))
-            .map_err(AskError::broken)?;
         sender.send_request(request).await.map_err(AskError::broken)
     };
     tokio::time::timeout(limit, answer).await.map_err(|_| AskError::Late(limit))?

@@ -34,6 +34,8 @@ pub enum Kind {
     Ip,
     /// A flag, or a mapping that says what hooks are ordered by.
     Ordered,
+    /// A preset, or a mapping that says where the key of a hook is.
+    Dedupe,
     /// A number a second, more than 0 and at most so much, with or without a fraction.
     Rate {
         max: u64,
@@ -51,6 +53,8 @@ const GIB: u64 = 1 << 30;
 /// Memory budgets end here.
 const MAX_BUDGET_BYTES: u64 = 1 << 40;
 const MANY: u64 = 1_000_000;
+/// Dedupe keys: more fill a disk of two terabytes.
+const MAX_KEYS: u64 = 10_000_000_000;
 
 const MS: Kind = over_zero(MAX_MS);
 const MS_OR_ZERO: Kind = Kind::Whole { min: 0, max: MAX_MS };
@@ -155,6 +159,10 @@ pub const KEYS: &[(&str, Kind)] = &[
     ("store.reserve_bytes", Kind::Whole { min: 0, max: 64 * GIB }),
     ("store.min_free_bytes", Kind::Whole { min: 0, max: MAX_BUDGET_BYTES }),
     ("store.resume_free_bytes", Kind::Whole { min: 0, max: MAX_BUDGET_BYTES }),
+    ("dedupe.max_entries", over_zero(MAX_KEYS)),
+    ("dedupe.max_entries_per_tenant", over_zero(MAX_KEYS)),
+    ("dedupe.sweep_interval_ms", MS),
+    ("dedupe.sweep_chunk", over_zero(10_000)),
     ("tenants.max", over_zero(u32::MAX as u64)),
     ("rate_limits.default", Kind::Limit),
     ("rate_limits.tenants.*", Kind::TenantLimit),
@@ -185,7 +193,10 @@ pub const KEYS: &[(&str, Kind)] = &[
     ("egress.allow_private", Kind::Flag),
     ("egress.allow[]", Kind::Text),
     ("shutdown.drain_ms", MS_OR_ZERO),
+    ("source_store.type", Kind::Word(&["static", "persistent"])),
+    ("source_store.max_sources", over_zero(100_000)),
     ("sources.*.tenant", Kind::Text),
+    ("sources.*.enabled", Kind::Flag),
     ("sources.*.verify.type", Kind::Word(&["none", "adyen", "discord", "github", "hubspot", "intercom", "linear", "meta", "paddle", "sendgrid", "shopify", "slack", "square", "standard_webhooks", "stream", "stripe", "svix", "twilio", "twitter", "zendesk", "hmac", "ed25519", "ecdsa_p256", "rsa", "bearer", "mtls"])),
     ("sources.*.verify.secret", Kind::Secrets),
     ("sources.*.verify.public_key", Kind::Secrets),
@@ -215,11 +226,13 @@ pub const KEYS: &[(&str, Kind)] = &[
     ("sources.*.response.status", Kind::Whole { min: 200, max: 299 }),
     ("sources.*.response.body", Kind::Text),
     ("sources.*.response.content_type", Kind::Text),
+    ("sources.*.dedupe", Kind::Dedupe),
     ("sources.*.forward_headers[]", Kind::Text),
     ("sources.*.trust_url_tenant", Kind::Flag),
     ("sources.*.rate_limit", Kind::Limit),
     ("sources.*.sinks[].type", Kind::Word(&["http", "log"])),
     ("sources.*.sinks[].url", Kind::Secret),
+    ("sources.*.sinks[].enabled", Kind::Flag),
     ("sources.*.sinks[].method", Kind::Word(&["post", "put", "patch"])),
     ("sources.*.sinks[].headers.*", Kind::Secret),
     ("sources.*.sinks[].timeout_ms", over_zero(MAX_TIMEOUT_MS)),
@@ -235,7 +248,6 @@ const LATER_KEYS: &[&str] = &[
     "audit",
     "backup",
     "claim_check",
-    "dedupe",
     "health",
     "intake",
     "lifecycle",
@@ -243,8 +255,9 @@ const LATER_KEYS: &[&str] = &[
     "queue.dlq",
     "routes",
     "secrets",
-    "source_store",
-    "sources.*.dedupe",
+    "source_store.namespace",
+    "source_store.tick_ms",
+    "source_store.url",
     "sources.*.retry",
     "storage",
     "wal.publish_timeout_ms",
@@ -254,6 +267,7 @@ const LATER_KEYS: &[&str] = &[
 const LATER_WORDS: &[(&str, &[&str])] = &[
     ("node.roles[]", &["claim_check"]),
     ("sources.*.sinks[].type", &["google_pubsub", "kafka", "nats", "rabbitmq", "redis", "sqs"]),
+    ("source_store.type", &["redis"]),
     ("wal.type", &["dual", "none"]),
 ];
 

@@ -4,18 +4,18 @@ use ankusa_actors::admin::AdminError;
 use ankusa_actors::model::quarantine::HeldFilter;
 use ankusa_actors::model::rate_limit::TenantLimit;
 use axum::Json;
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, Path, RawQuery, State};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, put};
 use serde_json::Value;
 
 use super::query::{Fields, InvalidFilter};
 use super::queue::{Answer, tenant};
 use super::routes::{Api, failed};
+use super::table::Table;
 
 /// Held hooks a list shows unless another number is asked for, and the most.
 const LIST_LIMIT: usize = 100;
@@ -28,13 +28,24 @@ const PURGE_MAX: usize = 10_000;
 /// The largest body of a change.
 const MAX_BODY_BYTES: usize = 65_536;
 
-pub(super) fn routes() -> Router<Api> {
-    let of_tenant = get(rate_limit).put(set_rate_limit).delete(delete_rate_limit);
-    Router::new()
-        .route("/v1/quarantine", get(quarantine).delete(purge))
-        .route("/v1/rate-limits", get(rate_limits))
-        .route("/v1/tenants/{tenant}/rate-limit", of_tenant)
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+pub(super) fn routes() -> Table<Api> {
+    let set = put(set_rate_limit).layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
+    Table::new()
+        .route(
+            "/v1/quarantine",
+            get(quarantine).delete(purge),
+            &[("GET", &[200, 400, 409, 503]), ("DELETE", &[200, 400, 409, 503])],
+        )
+        .route("/v1/rate-limits", get(rate_limits), &[("GET", &[200, 400, 409])])
+        .route(
+            "/v1/tenants/{tenant}/rate-limit",
+            get(rate_limit).delete(delete_rate_limit).merge(set),
+            &[
+                ("GET", &[200, 400, 409]),
+                ("PUT", &[200, 400, 409, 503]),
+                ("DELETE", &[204, 400, 404, 409, 503]),
+            ],
+        )
 }
 
 /// The scope that a route of [`routes`] takes.

@@ -30,7 +30,7 @@ pub use gauges::{DispatchGauges, Gauges, QueueGauges};
 use limits::LimitSeries;
 use listeners::ListenerFamilies;
 pub use listeners::{Cut, HandshakeFailure, ListenerSeries, ParseFailure};
-use parts::{DispatchSeries, IngestSeries, StoreSeries, WalSeries, count};
+use parts::{DispatchSeries, IngestSeries, SourceStoreSeries, StoreSeries, WalSeries, count};
 use series::{Family, SumCounter};
 pub use store_gauges::RoomGauges;
 
@@ -55,6 +55,7 @@ pub struct Metrics {
     wal: WalSeries,
     store: StoreSeries,
     dispatch: DispatchSeries,
+    sources: SourceStoreSeries,
     restarts: Family<Counter>,
     subtrees_down: Family<Counter>,
 }
@@ -108,6 +109,7 @@ impl Metrics {
             wal: WalSeries::new(to),
             store: StoreSeries::new(to),
             dispatch: DispatchSeries::new(to),
+            sources: SourceStoreSeries::new(to),
             restarts: to.counters(
                 "ankusa_instance_child_restarts",
                 "Restarts of a child of the supervision tree",
@@ -169,7 +171,8 @@ fn limits(to: &mut Registrar, config: &Config) {
             | Kind::Ip
             | Kind::Ordered
             | Kind::Limit
-            | Kind::TenantLimit => false,
+            | Kind::TenantLimit
+            | Kind::Dedupe => false,
         };
         let value = json.pointer(&format!("/{}", key.replace('.', "/")));
         if let (true, Some(limit)) = (is_limit, value.and_then(serde_json::Value::as_u64)) {
@@ -215,6 +218,9 @@ impl Events for Metrics {
             Event::CountersRepaired { counters } => {
                 store.counters_repaired.inc_by(counters);
             }
+            Event::DedupePruned { keys } => {
+                store.dedupe_pruned.inc_by(keys);
+            }
             Event::ScrubRead { bytes } => {
                 store.scrub_bytes.inc_by(bytes);
             }
@@ -230,6 +236,13 @@ impl Events for Metrics {
                 let labels = [("source_id", ingest.label(source_id)), ("sink", sink)];
                 dispatch.dead_lettered.of(labels).inc();
             }
+            Event::Sources { ids, unreadable } => {
+                ingest.keep(ids);
+                let tenants = ids.iter().filter_map(|id| Some(id.split_once('.')?.0));
+                tenants.for_each(|tenant| self.limits.named(tenant));
+                self.sources.counted(ids.len(), unreadable);
+            }
+            Event::SourceChanged { source_id: _, what } => self.sources.changed(what),
             Event::ChildRestarted { child } => {
                 self.restarts.of([("child", child)]).inc();
             }

@@ -16,6 +16,7 @@ use super::config::{IngestConfig, Routing};
 use super::handshake;
 use super::limits::LimitsHandle;
 use super::pen::{Promise, QuarantineHandle};
+use crate::model::dedupe::DedupeRule;
 use crate::model::envelope::Envelope;
 use crate::model::ids::{DEFAULT_TENANT, HookId, LIFECYCLE_SOURCE, is_name};
 use crate::model::peer_identity::PeerIdentity;
@@ -23,7 +24,7 @@ use crate::model::source::OnVerifyFailure;
 use crate::model::verify::{Judge, Request};
 use crate::ports::{Clock, Entropy, Event, Events, IngestOutcome, RefusedReason};
 use crate::queue::{BatcherHandle, CommitAnswer, NewHook, Refusal};
-use crate::sources::{Source, Sources};
+use crate::sources::{Found, Source, SourceTable};
 
 /// Everything of a request but its body.
 #[derive(Clone, Debug)]
@@ -69,7 +70,7 @@ pub enum BodyFailure {
 /// The edge's part of one node. Shared by every connection.
 pub struct Ingest {
     pub config: IngestConfig,
-    pub sources: Arc<Sources>,
+    pub sources: SourceTable,
     pub batchers: Arc<[BatcherHandle]>,
     pub limits: LimitsHandle,
     pub quarantine: QuarantineHandle,
@@ -102,20 +103,36 @@ impl Ingest {
         if declared.is_some_and(|declared| declared.map_or(true, |bytes| bytes > limit)) {
             return refuse(RefusedReason::PayloadTooLarge, Answer::too_large(limit));
         }
+        let source = match self.source(source_id) {
+            Ok(source) => source,
+            Err(refused) => return refuse(refused.0, refused.1),
+        };
         // Unknown and not of this tenant are one answer: nothing can be probed.
-        let source = self.sources.get(source_id);
-        let bound = source.and_then(|source| Some((source, source.tenant_of(url_tenant)?)));
-        let Some((source, tenant)) = bound else {
+        let Some(tenant) = source.tenant_of(url_tenant) else {
             return refuse(RefusedReason::UnknownSource, Answer::unknown_source());
         };
         if let Some(bad) = head.headers.iter().find(|(name, value)| !is_clean(name, value)) {
             return refuse(RefusedReason::InvalidHeader, Answer::invalid_header(&bad.0));
         }
-        if let Some(answer) = self.post_handshake(source, head, started) {
+        if let Some(answer) = self.post_handshake(&source, head, started) {
             return Err(answer);
         }
         let tenant_id = (tenant != DEFAULT_TENANT).then(|| tenant.to_owned());
-        Ok(Admitted { source: Arc::clone(source), tenant_id, started })
+        Ok(Admitted { source, tenant_id, started })
+    }
+
+    /// The source as it is now; a request that has begun stays with it.
+    pub(super) fn source(&self, id: &str) -> Result<Arc<Source>, (RefusedReason, Answer)> {
+        self.sources.look(|set| match set.find(id) {
+            Found::Source(source) if !source.switches.takes_nothing => Ok(Arc::clone(source)),
+            Found::Source(_) | Found::Unknown => {
+                Err((RefusedReason::UnknownSource, Answer::unknown_source()))
+            }
+            Found::Unreadable => {
+                let answer = Answer::unavailable("store_unavailable");
+                Err((RefusedReason::StoreUnavailable, answer))
+            }
+        })
     }
 
     /// The body did not arrive whole: nothing was stored.
@@ -180,6 +197,9 @@ impl Ingest {
             }
             Err(reason) => Some(self.unverified(source, reason, &mut verification)?),
         };
+        // A hook that did not verify never gets a key: whoever forged it could keep the real one away.
+        let rule = source.dedupe.as_ref().filter(|_| checked.is_ok());
+        let dedupe_key = rule.and_then(|rule| rule.key(&head.headers, &body));
         let id = HookId::v7(now_ms, self.entropy.bits());
         let lanes = source.lanes.lanes(&source.id, &head.headers, &body);
         let content_type = header(&head.headers, b"content-type");
@@ -193,7 +213,7 @@ impl Ingest {
             headers: head.headers,
             content_type,
             body,
-            dedupe_key: None,
+            dedupe_key,
             verification: Some(Bytes::from(verification.encode())),
         };
         let is_for_the_pen = source.on_verify_failure == OnVerifyFailure::Quarantine;
@@ -202,12 +222,15 @@ impl Ingest {
                 Ok(self.hold(&envelope, reason, place).await)
             }
             (_, place) => {
-                let hook = NewHook { envelope, sinks: Arc::clone(&source.modules), lanes };
-                match (self.commit(id, hook, place).await, &source.answers.response) {
-                    ((IngestOutcome::Committed, _), Some(response)) => {
-                        Ok((IngestOutcome::Committed, Answer::said(response)))
+                let (sinks, key_ttl_ms) =
+                    (Arc::clone(&source.modules), rule.map(DedupeRule::ttl_ms));
+                let hook = NewHook { envelope, sinks, lanes, key_ttl_ms };
+                let (outcome, answer) = self.commit(id, hook, place).await;
+                match (outcome, &source.answers.response) {
+                    (IngestOutcome::Committed | IngestOutcome::Duplicate, Some(response)) => {
+                        Ok((outcome, Answer::said(response)))
                     }
-                    (answered, _) => Ok(answered),
+                    (_, _) => Ok((outcome, answer)),
                 }
             }
         }
@@ -229,6 +252,9 @@ impl Ingest {
                 place.into_iter().for_each(Promise::keep);
                 (IngestOutcome::Committed, Answer::accepted(id))
             }
+            CommitAnswer::Duplicate(original) => {
+                (IngestOutcome::Duplicate, Answer::duplicate(original))
+            }
             CommitAnswer::Refused(refusal) => self.refused(refusal),
             CommitAnswer::Unknown => (IngestOutcome::Unknown, Answer::CloseUnanswered),
         }
@@ -245,6 +271,7 @@ impl Ingest {
             }
             Refusal::TenantLimit => (IngestOutcome::TenantLimit, Answer::tenant_limit()),
             Refusal::TenantOverload => (IngestOutcome::TenantOverload, Answer::tenant_overload()),
+            Refusal::DedupeQuota => (IngestOutcome::DedupeQuota, Answer::dedupe_quota()),
         }
     }
 

@@ -90,7 +90,8 @@ impl Ingest {
             Err(PenRefusal::Unavailable(refusal)) => CommitAnswer::Refused(refusal),
         };
         match answer {
-            CommitAnswer::Committed(_) => {
+            // Nothing in the pen is a duplicate of anything.
+            CommitAnswer::Committed(_) | CommitAnswer::Duplicate(_) => {
                 (IngestOutcome::Quarantined, Answer::quarantined(reason.as_term_text()))
             }
             CommitAnswer::Refused(refusal) => self.refused(refusal),

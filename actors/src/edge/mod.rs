@@ -10,6 +10,7 @@ mod limits;
 mod pen;
 pub mod quarantine;
 pub mod rate_limiter;
+pub mod source_store;
 
 pub use answer::Answer;
 pub use config::{IngestConfig, QuarantineConfig, RateLimitsConfig, Routing};
@@ -17,3 +18,4 @@ pub use ingest::{Admitted, BodyFailure, Ingest, RequestHead};
 pub use limits::{LimitSource, LimitsHandle, Sender};
 pub use pen::{PenRefusal, PenSize, Promise, QuarantineHandle};
 pub use rate_limiter::{MAX_OVERRIDES, SetError};
+pub use source_store::{SourceChange, SourceStoreError, SourceStoreHandle};

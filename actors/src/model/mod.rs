@@ -5,6 +5,7 @@ pub mod certificate;
 pub mod cf;
 pub mod client_ip;
 pub mod counters;
+pub mod dedupe;
 pub mod delivery;
 pub mod digest;
 pub mod egress;
@@ -30,6 +31,7 @@ pub mod retry;
 pub mod sink_spec;
 pub mod source;
 pub mod standard_webhooks;
+pub mod stored_source;
 pub mod value_version;
 pub mod verify;
 

@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::dedupe::DedupeSpec;
 use super::handshake::{Handshake, HandshakeSpec, Response, ResponseSpec};
 use super::ids::DEFAULT_TENANT;
 use super::rate_limit::RateLimit;
-use super::sink_spec::SinkSpec;
+use super::sink_spec::{self, SinkSpec};
 use super::verify::{Verifier, VerifySpec, VerifySpecError, VerifyType};
 
 /// The mapping under `sources.<id>` ("Sources").
@@ -16,6 +17,9 @@ pub struct SourceSpec {
     /// the tenant of the URL. Any other answers only URLs of its own tenant.
     #[serde(default = "default_tenant")]
     pub tenant: String,
+    /// False: its URL is answered like one that nobody has. What it took before is delivered on.
+    #[serde(default = "sink_spec::on", skip_serializing_if = "sink_spec::is_on")]
+    pub enabled: bool,
     /// How a hook proves where it is from. Default: not at all.
     #[serde(default)]
     pub verify: VerifySpec,
@@ -30,6 +34,9 @@ pub struct SourceSpec {
     /// Where its hooks are delivered, at least one. A delivery is bound to its place in this list: put new sinks last.
     #[serde(default)]
     pub sinks: Vec<SinkSpec>,
+    /// By which key a provider's retries are told from new hooks. Absent, each of them is a hook of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dedupe: Option<DedupeSpec>,
     /// Which of the provider's headers sinks are told; absent for all but credentials and what belongs to one
     /// connection. Those are never told, listed or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,11 +87,13 @@ impl SourceSpec {
     pub fn open(sinks: Vec<SinkSpec>) -> Self {
         Self {
             tenant: default_tenant(),
+            enabled: true,
             verify: VerifySpec::default(),
             on_verify_failure: OnVerifyFailure::default(),
             handshake: None,
             response: None,
             sinks,
+            dedupe: None,
             forward_headers: None,
             trust_url_tenant: false,
             rate_limit: None,
@@ -141,9 +150,10 @@ mod tests {
 
     #[test]
     fn every_key_is_read_and_written_as_it_was() {
-        let written = json!({"tenant": "acme", "verify": {"type": "github", "secret": "s"},
+        let written = json!({"tenant": "acme", "enabled": false, "verify": {"type": "github", "secret": "s"},
             "on_verify_failure": "accept_flag", "handshake": {"type": "meta", "verify_token": ["t"]},
-            "response": {"status": 202, "body": "ok", "content_type": "text/x"}, "sinks": [{"type": "log"}], "forward_headers": ["X-A"],
+            "response": {"status": 202, "body": "ok", "content_type": "text/x"}, "sinks": [{"type": "log"}],
+            "dedupe": {"header": "x-id", "ttl_seconds": 60}, "forward_headers": ["X-A"],
             "trust_url_tenant": true, "rate_limit": {"rate": 5, "burst": 10}});
         let spec: SourceSpec = from_value(written.clone()).unwrap();
         assert_eq!(to_value(&spec).unwrap(), written);

@@ -8,6 +8,8 @@ use crate::model::failure::FailureClass;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IngestOutcome {
     Committed,
+    /// It repeats a hook that is stored, or was.
+    Duplicate,
     Rejected,
     Overload,
     StoreUnavailable,
@@ -21,12 +23,14 @@ pub enum IngestOutcome {
     QuarantineFull,
     /// Nothing was stored: the provider asked something, and was answered.
     Handshake,
+    DedupeQuota,
 }
 
 impl IngestOutcome {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Committed => "committed",
+            Self::Duplicate => "duplicate",
             Self::Rejected => "rejected",
             Self::Overload => "overload",
             Self::StoreUnavailable => "store_unavailable",
@@ -38,6 +42,7 @@ impl IngestOutcome {
             Self::QuarantineRateLimited => "quarantine_rate_limited",
             Self::QuarantineFull => "quarantine_full",
             Self::Handshake => "handshake",
+            Self::DedupeQuota => "dedupe_quota",
         }
     }
 }
@@ -177,6 +182,20 @@ pub enum Event<'a> {
     Purged {
         state: &'static str,
         rows: u64,
+    },
+    /// The sources of the API as they are now; some rows cannot be used.
+    Sources {
+        ids: &'a [String],
+        unreadable: usize,
+    },
+    /// A source of the API was `created`, `updated` or `deleted`.
+    SourceChanged {
+        source_id: &'a str,
+        what: &'static str,
+    },
+    /// So many dedupe keys had expired and are gone.
+    DedupePruned {
+        keys: u64,
     },
     ChildRestarted {
         child: &'a str,

@@ -29,8 +29,12 @@ use ankusa_actors::model::verify::Verifier;
 use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
 use ankusa_actors::ports::sim::{JournalEvents, SimClock, SimDisk, SimEngine, SimEntropy};
 use ankusa_actors::ports::{Clock, Engine, Entropy, Pair};
-use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, Refusal, TenantsConfig};
-use ankusa_actors::sources::{Answers, LaneRules, Source, Sources};
+use ankusa_actors::queue::{
+    BatcherConfig, CommitAnswer, DedupeConfig, NewHook, Refusal, TenantsConfig,
+};
+use ankusa_actors::sources::{
+    Answers, LaneRules, Source, SourceSetup, Sources, StoreSetup, Switches,
+};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::{Front, MakeFront};
 use bytes::Bytes;
@@ -50,6 +54,8 @@ pub struct Bench {
     pub events: Arc<JournalEvents>,
     pub settings: NodeSettings,
     pub sources: Arc<Sources>,
+    /// How sources of the API are kept, if they are.
+    pub stored_sources: Option<StoreSetup>,
     /// False for tests that put rows on the disk which no node ever would.
     pub stays_sound: bool,
 }
@@ -91,10 +97,12 @@ impl Bench {
                 quarantine: QuarantineConfig::default(),
                 batcher: BatcherConfig::default(),
                 tenants: TenantsConfig::default(),
+                dedupe: DedupeConfig::default(),
                 store: StoreConfig::default(),
                 dispatch: DispatchConfig::default(),
             },
             sources: Arc::default(),
+            stored_sources: None,
             stays_sound: true,
         }
     }
@@ -111,7 +119,8 @@ impl Bench {
             entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
             events: Arc::clone(&self.events) as _,
         };
-        let (sources, front) = (Arc::clone(&self.sources), Arc::clone(&self.front));
+        let (configured, front) = (Arc::clone(&self.sources), Arc::clone(&self.front));
+        let sources = SourceSetup { configured, store: self.stored_sources.clone() };
         let started = Node::start(ports, self.settings.clone(), sources, front);
         started.await.map_err(|error| error.to_string())
     }
@@ -131,7 +140,7 @@ impl Bench {
             dedupe_key: None,
             verification: None,
         };
-        NewHook { envelope, sinks: Arc::from([HTTP]), lanes: Vec::new() }
+        NewHook { envelope, sinks: Arc::from([HTTP]), lanes: Vec::new(), key_ttl_ms: None }
     }
 
     /// Sends a hook and waits for what its caller is told.
@@ -153,7 +162,9 @@ impl Bench {
     pub async fn acked(&self, node: &Node, tenant: &str, body: &str) -> Seq {
         match self.send(node, self.hook(tenant, body)).await {
             CommitAnswer::Committed(seq) => seq,
-            other @ (CommitAnswer::Refused(_) | CommitAnswer::Unknown) => {
+            other @ (CommitAnswer::Duplicate(_)
+            | CommitAnswer::Refused(_)
+            | CommitAnswer::Unknown) => {
                 panic!("{body}: {other:?}")
             }
         }
@@ -212,9 +223,11 @@ pub fn open_source(id: &str, tenant: &str, modules: &[&'static str]) -> Source {
         sinks: Vec::new(),
         modules: modules.iter().copied().collect(),
         lanes: LaneRules::default(),
+        dedupe: None,
         forward: ForwardPolicy::default(),
         trust_url_tenant: false,
         rate_limit: Limits::default(),
+        switches: Switches::default(),
     }
 }
 

@@ -25,8 +25,8 @@ use ankusa_actors::ports::sim::{JournalEvents, SimClock, SimDisk, SimEngine, Sim
 use ankusa_actors::ports::{
     Clock, Delivery, DiskRoom, Engine, Entropy, Kv, KvError, Lane, OpenError, Outcome, Sink,
 };
-use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, TenantsConfig};
-use ankusa_actors::sources::{Answers, LaneRules, OnVerifyFailure, Source, Sources};
+use ankusa_actors::queue::{BatcherConfig, CommitAnswer, DedupeConfig, NewHook, TenantsConfig};
+use ankusa_actors::sources::{Answers, LaneRules, OnVerifyFailure, Source, Sources, Switches};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::Front;
 use async_trait::async_trait;
@@ -250,6 +250,7 @@ impl World {
             quarantine: QuarantineConfig::default(),
             batcher: BatcherConfig::default(),
             tenants: TenantsConfig::default(),
+            dedupe: DedupeConfig::default(),
             // Nobody but dispatch reads.
             store: StoreConfig { scrub_bytes_per_s: 0, ..StoreConfig::default() },
             dispatch: self.dispatch.clone(),
@@ -282,7 +283,7 @@ impl World {
             dedupe_key: None,
             verification: None,
         };
-        NewHook { envelope, sinks, lanes }
+        NewHook { envelope, sinks, lanes, key_ttl_ms: None }
     }
 
     /// Commits a hook of the first source and the tenant `acme`.
@@ -299,7 +300,9 @@ impl World {
     ) -> Seq {
         match self.try_send_to(node, source, tenant, body).await {
             CommitAnswer::Committed(seq) => seq,
-            answer @ (CommitAnswer::Refused(_) | CommitAnswer::Unknown) => {
+            answer @ (CommitAnswer::Duplicate(_)
+            | CommitAnswer::Refused(_)
+            | CommitAnswer::Unknown) => {
                 panic!("{body}: {answer:?}")
             }
         }
@@ -420,10 +423,12 @@ fn of_sinks(id: String, sinks: Vec<Arc<dyn Sink>>) -> Source {
         on_verify_failure: OnVerifyFailure::Reject,
         modules: Source::modules_of(&sinks),
         lanes: LaneRules::default(),
+        dedupe: None,
         sinks,
         forward: ForwardPolicy::All,
         trust_url_tenant: false,
         rate_limit: Limits::default(),
+        switches: Switches::default(),
     }
 }
 

@@ -235,6 +235,12 @@ impl Stage {
                     CommitAnswer::Refused(Refusal::TenantOverload) => {
                         format!("{name}: 429 tenant_overload")
                     }
+                    CommitAnswer::Refused(Refusal::DedupeQuota) => {
+                        format!("{name}: 503 dedupe_quota")
+                    }
+                    CommitAnswer::Duplicate(original) => {
+                        format!("{name}: duplicate of {original}")
+                    }
                     CommitAnswer::Unknown => format!("{name}: closed unanswered"),
                 });
             });

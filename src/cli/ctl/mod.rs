@@ -7,6 +7,7 @@ mod limits;
 mod purge;
 mod render;
 mod socket;
+mod sources;
 mod verbs;
 
 use std::io::{self, Write};
@@ -50,9 +51,11 @@ pub(super) fn run(args: &CtlArgs) -> ExitCode {
         if let Verb::Purge(purge) = verb {
             return purge::run(&path, verb, purge, args.json).await;
         }
+        if let Verb::Sources(sources) = verb {
+            return sources::run(&path, sources, args.json).await;
+        }
         let connection = socket::connect(&path).await?;
-        let (path, body, limit) = (verb.path_and_query(), verb.body(), verb.limit());
-        let answer = ask_with(connection, verb.method(), &path, body, limit).await;
+        let answer = ask_with(connection, verb.request()?, verb.limit()).await;
         show(answer.map_err(|error| error.to_string())?, verb, args.json)
             .await
             .map_err(|error| error.to_string())

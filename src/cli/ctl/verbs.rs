@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::{Args, Subcommand};
-use hyper::{Method, StatusCode};
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Method, Request, StatusCode};
 use url::form_urlencoded::{Serializer, byte_serialize};
 
 use super::limits::{QuarantineVerb, RateLimitsVerb};
+use super::sources::SourcesVerb;
 
 /// How long most answers may take to begin.
-const LIMIT: Duration = Duration::from_secs(10);
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
 /// The same where the node opens its store or works through its queues first.
 const LONG_LIMIT: Duration = Duration::from_secs(180);
 /// The same where it reads every row first, and may have been asked before.
@@ -44,6 +47,9 @@ pub(super) enum Verb {
     /// Hooks that did not verify and are held
     #[command(subcommand)]
     Quarantine(QuarantineVerb),
+    /// Sources that the API keeps
+    #[command(subcommand)]
+    Sources(SourcesVerb),
     /// Remove delivery rows of a tenant for good, and the hooks that owe nothing else; told again, it does what is left
     Purge(PurgeArgs),
     /// Count every row against the counters of the running node: exit 0 if they are right, 3 if they are not
@@ -159,6 +165,7 @@ impl Verb {
             | Self::Stats { .. }
             | Self::Tenants(_)
             | Self::Dlq(DlqVerb::List(_))
+            | Self::Sources(_)
             | Self::Scrub { now: false }
             | Self::Dump => Method::GET,
             Self::Store(StoreVerb::Reopen)
@@ -207,6 +214,8 @@ impl Verb {
             ),
             Self::RateLimits(verb) => verb.path_and_query(),
             Self::Quarantine(verb) => verb.path_and_query(),
+            // Asks for itself.
+            Self::Sources(_) => String::new(),
             Self::Purge(args) => args.path_and_query(None),
             Self::Recount { repair } => {
                 with_query("/v1/recount", [("repair", Some(repair.to_string()))])
@@ -225,6 +234,7 @@ impl Verb {
             | Self::Ready
             | Self::Stats { .. }
             | Self::Purge(_)
+            | Self::Sources(_)
             | Self::Store(_)
             | Self::Scrub { .. }
             | Self::Crash { .. }
@@ -255,15 +265,23 @@ impl Verb {
             | Self::RateLimits(_)
             | Self::Quarantine(_)
             | Self::Purge(_)
+            | Self::Sources(_)
             | Self::Dump
             | Self::Scrub { .. }
             | Self::Crash { .. } => LIMIT,
         }
     }
 
-    /// What goes with it: JSON, or nothing.
-    pub(super) fn body(&self) -> Bytes {
-        if let Self::RateLimits(verb) = self { verb.body() } else { Bytes::new() }
+    /// The whole of it: with JSON, or with nothing.
+    pub(super) fn request(&self) -> Result<Request<Full<Bytes>>, String> {
+        let request = Request::builder().method(self.method()).uri(self.path_and_query());
+        let request = request.header(HOST, "localhost");
+        let request = if let Self::RateLimits(verb) = self {
+            request.header(CONTENT_TYPE, "application/json").body(Full::new(verb.body()))
+        } else {
+            request.body(Full::default())
+        };
+        request.map_err(|error| error.to_string())
     }
 
     /// Whether `status`, though no success, is an answer to the question and not a refusal.
@@ -284,8 +302,13 @@ impl PurgeArgs {
 
 /// Whatever is in the name stays one part of the path.
 pub(super) fn of_tenant(tenant: &str) -> String {
-    let encoded: String = byte_serialize(tenant.as_bytes()).collect();
-    format!("/v1/tenants/{}", encoded.replace('+', "%20"))
+    format!("/v1/tenants/{}", in_path(tenant))
+}
+
+/// One part of a path.
+pub(super) fn in_path(name: &str) -> String {
+    let encoded: String = byte_serialize(name.as_bytes()).collect();
+    encoded.replace('+', "%20")
 }
 
 pub(super) fn with_query<const N: usize>(

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -19,8 +20,9 @@ use crate::config::Config;
 /// Stands for a source that is not configured (any more): label values are bounded.
 pub(super) const OTHER: &str = "other";
 
-const OUTCOMES: [IngestOutcome; 12] = [
+const OUTCOMES: [IngestOutcome; 14] = [
     IngestOutcome::Committed,
+    IngestOutcome::Duplicate,
     IngestOutcome::Rejected,
     IngestOutcome::Overload,
     IngestOutcome::StoreUnavailable,
@@ -32,6 +34,7 @@ const OUTCOMES: [IngestOutcome; 12] = [
     IngestOutcome::QuarantineRateLimited,
     IngestOutcome::QuarantineFull,
     IngestOutcome::Handshake,
+    IngestOutcome::DedupeQuota,
 ];
 
 const REASONS: [RefusedReason; 5] = [
@@ -41,6 +44,9 @@ const REASONS: [RefusedReason; 5] = [
     RefusedReason::InvalidHeader,
     RefusedReason::StoreUnavailable,
 ];
+
+/// What a change of a source can be.
+const CHANGES: [&str; 3] = ["created", "updated", "deleted"];
 
 /// The states of rows that can be purged.
 const PURGED: [&str; 3] = ["pending", "inflight", "dead"];
@@ -55,9 +61,12 @@ type SinkSeries = BTreeMap<(&'static str, DeliveryResult), (Counter, Histogram)>
 /// What happens to requests.
 #[derive(Debug)]
 pub(super) struct IngestSeries {
-    sources: BTreeMap<String, SourceSeries>,
+    families: SourceFamilies,
+    configured: BTreeMap<String, Arc<SourceSeries>>,
+    /// Of the configuration and of the API.
+    sources: ArcSwap<BTreeMap<String, Arc<SourceSeries>>>,
     /// Counts what is not configured and never shows it.
-    other_source: SourceSeries,
+    other_source: Arc<SourceSeries>,
     pub(super) refused: BTreeMap<RefusedReason, Counter>,
     pub(super) verify_failures: Family<Counter>,
     pub(super) load_shed: Counter,
@@ -73,41 +82,21 @@ struct SourceSeries {
 
 impl IngestSeries {
     pub(super) fn new(to: &mut Registrar, config: &Config) -> Self {
-        let requests =
-            to.counters("ankusa_ingest_requests", "Requests of a known source, by how they ended");
-        let durations =
-            to.histograms("ankusa_ingest_duration_seconds", "From a request to its answer");
+        let families = SourceFamilies::new(to);
         let refused =
             to.counters("ankusa_ingest_refused", "Requests refused before their source was known");
-        let quarantine_rate_limited = to.counters(
-            "ankusa_quarantine_rate_limited",
-            "Hooks that did not verify and were too many to be held or flagged",
-        );
-        let quarantine_full = to.counters(
-            "ankusa_quarantine_full",
-            "Hooks that did not verify and found no room in the quarantine pen",
-        );
-        let source = |id: &String| {
-            let count = |outcome: IngestOutcome| {
-                (outcome, requests.of([("source_id", id), ("outcome", outcome.as_str())]))
-            };
-            let outcomes = OUTCOMES.map(count).into();
-            let series = SourceSeries {
-                outcomes,
-                quarantine_rate_limited: quarantine_rate_limited.of([("source_id", id)]),
-                quarantine_full: quarantine_full.of([("source_id", id)]),
-                duration: durations.of([("source_id", id)]),
-            };
-            (id.clone(), series)
-        };
+        let source = |id: &String| (id.clone(), families.of(id));
+        let configured: BTreeMap<_, _> = config.sources.keys().map(source).collect();
         Self {
-            sources: config.sources.keys().map(source).collect(),
-            other_source: SourceSeries {
+            families,
+            sources: ArcSwap::from_pointee(configured.clone()),
+            configured,
+            other_source: Arc::new(SourceSeries {
                 outcomes: OUTCOMES.map(|outcome| (outcome, Counter::default())).into(),
                 quarantine_rate_limited: Counter::default(),
                 quarantine_full: Counter::default(),
                 duration: histogram(),
-            },
+            }),
             refused: REASONS
                 .map(|reason| (reason, refused.of([("reason", reason.as_str())])))
                 .into(),
@@ -121,7 +110,8 @@ impl IngestSeries {
     }
 
     pub(super) fn answered(&self, source_id: &str, outcome: IngestOutcome, took: Duration) {
-        let source = self.sources.get(source_id).unwrap_or(&self.other_source);
+        let sources = self.sources.load();
+        let source = sources.get(source_id).map_or(&self.other_source, |source| source);
         count(&source.outcomes, &outcome);
         if outcome == IngestOutcome::QuarantineRateLimited {
             source.quarantine_rate_limited.inc();
@@ -133,7 +123,109 @@ impl IngestSeries {
 
     /// The label of a source: its id if it is configured.
     pub(super) fn label<'a>(&self, source_id: &'a str) -> &'a str {
-        if self.sources.contains_key(source_id) { source_id } else { OTHER }
+        if self.sources.load().contains_key(source_id) { source_id } else { OTHER }
+    }
+
+    /// The API has these sources now, beside those of the configuration: what is gone is shown no more.
+    pub(super) fn keep(&self, ids: &[String]) {
+        let before = self.sources.load_full();
+        let mut now = self.configured.clone();
+        for id in ids {
+            let known = before.get(id).map(Arc::clone);
+            let series = known.unwrap_or_else(|| self.families.of(id));
+            now.insert(id.clone(), series);
+        }
+        for gone in before.keys().filter(|id| !now.contains_key(*id)) {
+            self.families.forget(gone);
+            self.verify_failures.forget("source_id", gone);
+        }
+        self.sources.store(Arc::new(now));
+    }
+}
+
+/// The series there are of each source.
+#[derive(Debug)]
+struct SourceFamilies {
+    requests: Family<Counter>,
+    durations: Family<Histogram>,
+    quarantine_rate_limited: Family<Counter>,
+    quarantine_full: Family<Counter>,
+}
+
+impl SourceFamilies {
+    fn new(to: &mut Registrar) -> Self {
+        Self {
+            requests: to.counters(
+                "ankusa_ingest_requests",
+                "Requests of a known source, by how they ended",
+            ),
+            durations: to
+                .histograms("ankusa_ingest_duration_seconds", "From a request to its answer"),
+            quarantine_rate_limited: to.counters(
+                "ankusa_quarantine_rate_limited",
+                "Hooks that did not verify and were too many to be held or flagged",
+            ),
+            quarantine_full: to.counters(
+                "ankusa_quarantine_full",
+                "Hooks that did not verify and found no room in the quarantine pen",
+            ),
+        }
+    }
+
+    fn of(&self, id: &str) -> Arc<SourceSeries> {
+        let count = |outcome: IngestOutcome| {
+            (outcome, self.requests.of([("source_id", id), ("outcome", outcome.as_str())]))
+        };
+        Arc::new(SourceSeries {
+            outcomes: OUTCOMES.map(count).into(),
+            quarantine_rate_limited: self.quarantine_rate_limited.of([("source_id", id)]),
+            quarantine_full: self.quarantine_full.of([("source_id", id)]),
+            duration: self.durations.of([("source_id", id)]),
+        })
+    }
+
+    fn forget(&self, id: &str) {
+        let Self { requests, durations, quarantine_rate_limited, quarantine_full } = self;
+        for counters in [requests, quarantine_rate_limited, quarantine_full] {
+            counters.forget("source_id", id);
+        }
+        durations.forget("source_id", id);
+    }
+}
+
+/// What happens to sources.
+#[derive(Debug)]
+pub(super) struct SourceStoreSeries {
+    stored: Gauge<u64, AtomicU64>,
+    unreadable: Gauge<u64, AtomicU64>,
+    changes: BTreeMap<&'static str, Counter>,
+}
+
+impl SourceStoreSeries {
+    pub(super) fn new(to: &mut Registrar) -> Self {
+        let changes = to.counters("ankusa_source_changes", "Changes of sources over the API");
+        Self {
+            stored: to.add(
+                "ankusa_sources_stored",
+                "Sources that the API keeps and that work",
+                Gauge::default(),
+            ),
+            unreadable: to.add(
+                "ankusa_sources_unreadable",
+                "Stored sources that cannot be used: their hooks are answered 503",
+                Gauge::default(),
+            ),
+            changes: CHANGES.map(|change| (change, changes.of([("change", change)]))).into(),
+        }
+    }
+
+    pub(super) fn counted(&self, stored: usize, unreadable: usize) {
+        self.stored.set(u64::try_from(stored).unwrap_or(u64::MAX));
+        self.unreadable.set(u64::try_from(unreadable).unwrap_or(u64::MAX));
+    }
+
+    pub(super) fn changed(&self, what: &'static str) {
+        count(&self.changes, &what);
     }
 }
 
@@ -183,6 +275,7 @@ pub(super) struct StoreSeries {
     wal_replay: Float,
     pub(super) unavailable: Float,
     pub(super) counters_repaired: Counter,
+    pub(super) dedupe_pruned: Counter,
     pub(super) scrub_bytes: Counter,
     pub(super) scrub_findings: Counter,
     pub(super) scrub_rounds: Counter,
@@ -213,6 +306,11 @@ impl StoreSeries {
             counters_repaired: to.add(
                 "ankusa_store_counters_repaired",
                 "Counters that a recount put right, after a stop that was not clean or as an operator asked",
+                Counter::default(),
+            ),
+            dedupe_pruned: to.add(
+                "ankusa_dedupe_pruned",
+                "Dedupe keys that had expired and were removed",
                 Counter::default(),
             ),
             scrub_bytes: to.add(

@@ -80,6 +80,10 @@ pub enum Violation {
 
     #[error("held hook {id} of {received_at_ms} {what}")]
     Held { received_at_ms: u64, id: String, what: &'static str },
+    #[error("the dedupe key {key:02x?} expires at {expires_at_ms} and has no entry that says so")]
+    KeyWithoutExpiry { key: Vec<u8>, expires_at_ms: u64 },
+    #[error("an entry says that the dedupe key {key:02x?} expires at {expires_at_ms}: none does")]
+    ExpiryWithoutKey { key: Vec<u8>, expires_at_ms: u64 },
 
     #[error("{0:?} has rows, and no tenant")]
     UnknownTenant(TenantOrd),
@@ -126,6 +130,7 @@ pub fn check(dump: &Dump) -> Vec<Violation> {
     rows::check(dump, &mut found);
     check_lanes(dump, &mut found);
     check_held(dump, &mut found);
+    check_keys(dump, &mut found);
     check_tenants(dump, &mut found);
     check_next_seq(dump, &mut found);
     check_counters(dump, &mut found);
@@ -175,6 +180,22 @@ fn check_held(dump: &Dump, found: &mut Vec<Violation>) {
     }
     let orphans = dump.held_envelopes.keys().filter(|held| !dump.held.contains_key(held));
     orphans.for_each(|held| wrong(held, "has no summary"));
+}
+
+/// A dedupe key and its entry in the expiry index are there together, and say the same. Keys are told without their tag.
+fn check_keys(dump: &Dump, found: &mut Vec<Violation>) {
+    for (key, expires_at_ms) in &dump.key_expires {
+        if !dump.expiries.contains(&(key.clone(), *expires_at_ms)) {
+            let (key, expires_at_ms) = (key.clone(), *expires_at_ms);
+            found.push(Violation::KeyWithoutExpiry { key, expires_at_ms });
+        }
+    }
+    for (key, expires_at_ms) in &dump.expiries {
+        if dump.key_expires.get(key) != Some(expires_at_ms) {
+            let (key, expires_at_ms) = (key.clone(), *expires_at_ms);
+            found.push(Violation::ExpiryWithoutKey { key, expires_at_ms });
+        }
+    }
 }
 
 fn check_tenants(dump: &Dump, found: &mut Vec<Violation>) {
