@@ -12,7 +12,6 @@ use ankusa_actors::admin::Admin;
 use ankusa_actors::edge::{
     Admitted, Answer, BodyFailure, Ingest, IngestConfig, RequestHead, Routing,
 };
-use ankusa_actors::model::peer_identity::PeerIdentity;
 use ankusa_actors::supervision::{Crash, told_to_crash};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
@@ -127,7 +126,7 @@ pub const OPENAPI: &str = include_str!("../../openapi/ingest.v1.json");
 const PREFIX: &str = "/webhooks";
 const CATCH: &str = "/webhooks/{source_id}";
 const CATCH_OF_TENANT: &str = "/webhooks/{tenant_id}/{source_id}";
-const CATCH_STATUSES: &[u16] = &[201, 400, 401, 404, 413, 503];
+const CATCH_STATUSES: &[u16] = &[201, 202, 400, 401, 404, 413, 429, 503];
 
 /// The connection is to be closed without an answer.
 #[derive(Debug, thiserror::Error)]
@@ -177,7 +176,7 @@ impl Edge {
         if parts.method == Method::GET {
             return self.get(&parts, origin).await;
         }
-        let head = head(&parts, origin.peer);
+        let head = head(&parts, origin);
         match self.ingest.admit(&head) {
             Ok(admitted) if self.body_memory.is_full() => closing(self.ingest.no_room(admitted)),
             Ok(admitted) => self.receive(admitted, head, body).await,
@@ -233,7 +232,7 @@ impl Edge {
             "/health" => Ok(super::json(StatusCode::OK, &self.admin.ingest_health())),
             "/ready" => Ok(super::ready(&self.admin).await),
             "/openapi.json" => Ok(super::json(StatusCode::OK, &openapi(&self.ingest.config))),
-            _other => respond(self.ingest.get(&head(parts, origin.peer))),
+            _other => respond(self.ingest.get(&head(parts, origin))),
         }
     }
 }
@@ -283,7 +282,7 @@ pub fn ingest_endpoints() -> Vec<Endpoint> {
 }
 
 /// What the edge needs of the request line and the headers.
-fn head(parts: &Parts, peer: Option<Arc<PeerIdentity>>) -> RequestHead {
+fn head(parts: &Parts, origin: Origin) -> RequestHead {
     // Several that differ, or one that is no number, the parser has refused.
     let declared = parts.headers.get(CONTENT_LENGTH);
     RequestHead {
@@ -295,7 +294,8 @@ fn head(parts: &Parts, peer: Option<Arc<PeerIdentity>>) -> RequestHead {
             _one => shared(&parts.headers),
         },
         content_length: declared.and_then(|value| value.to_str().ok()?.parse().ok()),
-        peer,
+        remote: origin.remote,
+        peer: origin.peer,
     }
 }
 
