@@ -34,7 +34,7 @@ pub struct RequestHead {
     pub headers: Vec<(Bytes, Bytes)>,
     /// The one parseable Content-Length, if there is one.
     pub content_length: Option<u64>,
-    /// Who the client is by its certificate, if it had to show one and that was checked.
+    /// Whose verified certificate the connection has; never what a header says.
     pub peer: Option<Arc<PeerIdentity>>,
 }
 
