@@ -60,6 +60,14 @@ pub(super) fn is_no_forgery(source: &Source, body: &[u8]) -> Result<(), Reason> 
     if may_be_one { Err(Reason::NoMatch) } else { Ok(()) }
 }
 
+/// What the provider hears of a hook that was taken: what its source was told to say, if it was.
+pub(super) fn in_its_words(source: &Source, outcome: IngestOutcome, answer: Answer) -> Answer {
+    match &source.answers.response {
+        Some(response) if outcome == IngestOutcome::Committed => Answer::said(response),
+        Some(_) | None => answer,
+    }
+}
+
 /// Answers a hook that has verified and is a handshake.
 pub(super) fn of_hook(source: &Source, body: &[u8]) -> Option<Answer> {
     let reply = source.answers.handshake.as_ref()?.on_verified(body)?;

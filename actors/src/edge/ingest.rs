@@ -134,7 +134,7 @@ impl Ingest {
         let (outcome, answer) = self.decide(&source, tenant_id, head, body).await;
         let took = started.elapsed();
         self.events.emit(&Event::IngestAnswered { source_id: &source.id, outcome, took });
-        answer
+        handshake::in_its_words(&source, outcome, answer)
     }
 
     async fn decide(
@@ -185,13 +185,7 @@ impl Ingest {
             dedupe_key: None,
             verification: Some(Bytes::from(verification.encode())),
         };
-        let hook = NewHook { envelope, sinks: Arc::clone(&source.modules), lanes };
-        match (self.commit(id, hook).await, &source.answers.response) {
-            ((IngestOutcome::Committed, _), Some(response)) => {
-                (IngestOutcome::Committed, Answer::said(response))
-            }
-            (answered, _) => answered,
-        }
+        self.commit(id, NewHook { envelope, sinks: Arc::clone(&source.modules), lanes }).await
     }
 
     async fn commit(&self, id: HookId, hook: NewHook) -> (IngestOutcome, Answer) {
