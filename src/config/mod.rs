@@ -35,7 +35,9 @@ use ankusa_actors::store::StoreConfig;
 
 pub use environment::Environment;
 pub use error::{ConfigError, ConfigErrors};
-pub use listeners::{AdminConfig, HttpConfig, Secret, TokenConfig};
+pub use listeners::{
+    AdminConfig, ClientAuth, Http2Config, HttpConfig, Secret, TlsConfig, TokenConfig,
+};
 pub use node::{ControlConfig, LogConfig, LogFormat, LogLevel, NodeConfig, Role, ShutdownConfig};
 pub use redact::{REDACTED, redacted};
 pub use storage::{

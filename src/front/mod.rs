@@ -2,15 +2,22 @@
 
 pub mod admin;
 pub mod auth;
+pub mod body;
+mod connection;
 pub mod control;
+mod frames;
 mod framing;
 pub mod gauges;
 mod head_watch;
+pub mod http2;
 pub mod ingest;
 pub mod listener;
+mod own_answer;
 mod query;
 mod queue;
 pub mod routes;
+mod socket;
+pub mod tls;
 
 use std::net::TcpListener;
 

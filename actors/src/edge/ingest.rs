@@ -128,6 +128,15 @@ impl Ingest {
         answer
     }
 
+    /// There is no memory for its body: an overload that has not reached the batchers yet.
+    pub fn no_room(&self, admitted: Admitted) -> Answer {
+        self.events.emit(&Event::LoadShed);
+        let Admitted { source, tenant_id: _, started } = admitted;
+        let (outcome, took) = (IngestOutcome::Overload, started.elapsed());
+        self.events.emit(&Event::IngestAnswered { source_id: &source.id, outcome, took });
+        Answer::unavailable("overload")
+    }
+
     /// Verifies, queues and waits for the commit.
     pub async fn accept(&self, admitted: Admitted, head: RequestHead, body: Bytes) -> Answer {
         let Admitted { source, tenant_id, started } = admitted;
