@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use ankusa_actors::dispatch::DispatchConfig;
 use ankusa_actors::model::egress::EgressConfig;
 use ankusa_actors::model::source::SourceSpec;
+use ankusa_actors::model::verify::VerifyType;
 use ankusa_actors::queue::{BatcherConfig, TenantsConfig};
 use ankusa_actors::store::StoreConfig;
 
@@ -144,6 +145,15 @@ impl Config {
         }
         if self.has_role(Role::Edge) && self.sources.is_empty() {
             warnings.push("sources is empty: every hook is answered 404 unknown_source".to_owned());
+        }
+        let asks_for_certificates = self.http.tls.client_ca_file.is_some();
+        for (id, source) in self.sources.iter().filter(|_| !asks_for_certificates) {
+            if source.verify.kind == VerifyType::Mtls {
+                warnings.push(format!(
+                    "sources.{id} is for clients with a certificate, and without http.tls.client_ca_file nobody is asked for \
+                     one: all of its hooks are refused"
+                ));
+            }
         }
         if self.control.allow_crash {
             warnings.push(
