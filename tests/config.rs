@@ -251,7 +251,6 @@ fn what_the_documentation_has_and_this_release_has_not_is_said_so() {
         "rate_limits",
         "routes",
         "secrets",
-        "source_store",
         "storage",
     ] {
         assert_eq!(refused(&format!("{section}: {{}}")), format!("{section}: not in this release"));
@@ -259,6 +258,11 @@ fn what_the_documentation_has_and_this_release_has_not_is_said_so() {
     for (text, line) in [
         ("queue: {dlq: {max_rows: 1}}".to_owned(), "queue.dlq: not in this release"),
         ("wal: {publish_timeout_ms: 1}".to_owned(), "wal.publish_timeout_ms: not in this release"),
+        (
+            "source_store: {type: redis}".to_owned(),
+            "source_store.type: redis is not in this release, only: static, persistent",
+        ),
+        ("source_store: {tick_ms: 1}".to_owned(), "source_store.tick_ms: not in this release"),
         ("wal: {type: dual}".to_owned(), "wal.type: dual is not in this release, only: disk"),
         ("wal: {type: none}".to_owned(), "wal.type: none is not in this release, only: disk"),
         (

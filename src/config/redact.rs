@@ -1,5 +1,6 @@
 //! The configuration as it may be shown: everything that is not known to be harmless is hidden.
 
+use ankusa_actors::model::source::SourceSpec;
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -13,6 +14,7 @@ const SHOWN: &[&str] = &[
     "allow_unsigned",
     "body",
     "content_type",
+    "enabled",
     "encoding",
     "forward_headers",
     "hash",
@@ -56,6 +58,13 @@ pub fn redacted(config: &Config) -> Value {
             redact_source(source);
         }
     }
+    json
+}
+
+/// A source as it may be shown.
+pub(crate) fn redacted_source(source: &SourceSpec) -> Value {
+    let mut json = serde_json::to_value(source).unwrap_or_default();
+    redact_source(&mut json);
     json
 }
 

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ankusa_actors::admin::Admin;
-use ankusa_actors::edge::{Admitted, Answer, BodyFailure, Ingest, RequestHead};
+use ankusa_actors::edge::{
+    Admitted, Answer, BodyFailure, Ingest, IngestConfig, RequestHead, Routing,
+};
 use ankusa_actors::model::peer_identity::PeerIdentity;
 use ankusa_actors::supervision::{Crash, told_to_crash};
 use bytes::{Bytes, BytesMut};
@@ -28,6 +30,7 @@ use tracing::warn;
 use super::body::{BodyMemory, NoBody, read};
 use super::listener::{Acceptor, Ambiguous, Limits, Origin, Serve, Server, Terms};
 use super::own_answer::HEADERS_TOO_LARGE;
+use super::table::Endpoint;
 use crate::telemetry::metrics::ParseFailure;
 
 /// The header that says what a 201 promises.
@@ -116,6 +119,15 @@ impl Actor for IngestServer {
         Ok(())
     }
 }
+
+/// The document of the ingest port.
+pub const OPENAPI: &str = include_str!("../../openapi/ingest.v1.json");
+
+/// Where catch URLs begin unless `http.prefix` says otherwise.
+const PREFIX: &str = "/webhooks";
+const CATCH: &str = "/webhooks/{source_id}";
+const CATCH_OF_TENANT: &str = "/webhooks/{tenant_id}/{source_id}";
+const CATCH_STATUSES: &[u16] = &[201, 400, 401, 404, 413, 503];
 
 /// The connection is to be closed without an answer.
 #[derive(Debug, thiserror::Error)]
@@ -220,6 +232,7 @@ impl Edge {
         match parts.uri.path() {
             "/health" => Ok(super::json(StatusCode::OK, &self.admin.ingest_health())),
             "/ready" => Ok(super::ready(&self.admin).await),
+            "/openapi.json" => Ok(super::json(StatusCode::OK, &openapi(&self.ingest.config))),
             _other => respond(self.ingest.get(&head(parts, origin.peer))),
         }
     }
@@ -234,6 +247,39 @@ fn fits(parts: &Parts, limits: &Limits) -> bool {
     let line = parts.uri.path_and_query().map_or(0, |target| target.as_str().len());
     let bytes = line + parts.headers.iter().map(field).sum::<usize>();
     parts.headers.len() <= limits.max_headers && bytes <= limits.max_header_bytes
+}
+
+/// The document of the ingest port, with catch URLs as they are here.
+fn openapi(config: &IngestConfig) -> serde_json::Value {
+    // It is ours, and a test reads it.
+    let mut document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap_or_default();
+    if let Some(serde_json::Value::Object(paths)) = document.get_mut("paths") {
+        let (path, other) = match config.routing {
+            Routing::Path => (CATCH, CATCH_OF_TENANT),
+            Routing::TenantPath => (CATCH_OF_TENANT, CATCH),
+        };
+        paths.shift_remove(other);
+        if let Some(catch) = paths.shift_remove(path) {
+            let path = path.strip_prefix(PREFIX).unwrap_or(path);
+            paths.insert(format!("{}{path}", config.prefix), catch);
+        }
+    }
+    document
+}
+
+/// What the ingest port answers, for whoever documents it: one of the catch URLs is there, under `http.prefix`.
+pub fn ingest_endpoints() -> Vec<Endpoint> {
+    let endpoint =
+        |path, method, statuses: &[u16]| Endpoint { path, method, statuses: statuses.to_vec() };
+    let mut endpoints = vec![
+        endpoint("/health", "GET", &[200]),
+        endpoint("/ready", "GET", &[200, 503]),
+        endpoint("/openapi.json", "GET", &[200]),
+        endpoint(CATCH, "POST", CATCH_STATUSES),
+        endpoint(CATCH_OF_TENANT, "POST", CATCH_STATUSES),
+    ];
+    endpoints.sort();
+    endpoints
 }
 
 /// What the edge needs of the request line and the headers.

@@ -20,7 +20,7 @@ const INDEPENDENT: [&str; 4] = ["drills/check", "drills/shim", "drills/replay", 
 /// The one part of the drills that uses pieces of the node: it measures what they cost, and judges nothing they promise.
 const MEASURING: &str = "drills/src/bench/queue/";
 /// The rest of `src`.
-const OUTSIDE: [&str; 7] = ["front", "node", "cli", "config", "telemetry", "demo", ""];
+const OUTSIDE: [&str; 8] = ["front", "node", "cli", "config", "telemetry", "demo", "sources", ""];
 
 /// `model` decides and computes: no waiting, no actors, no input or output, and nothing of ours but itself.
 pub(crate) fn model_is_pure(sources: &[Source]) -> Vec<Failure> {

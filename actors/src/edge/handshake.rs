@@ -6,7 +6,7 @@ use super::answer::Answer;
 use super::ingest::{Ingest, RequestHead};
 use crate::model::handshake::{HandshakeRefusal, Reply};
 use crate::model::verify::Reason;
-use crate::ports::{Event, IngestOutcome};
+use crate::ports::{Event, IngestOutcome, RefusedReason};
 use crate::sources::Source;
 
 impl Ingest {
@@ -16,11 +16,17 @@ impl Ingest {
         let Some((url_tenant, source_id)) = self.resolve(&head.path) else {
             return Answer::not_found();
         };
-        let source = self.sources.get(source_id);
-        let reached = source.filter(|source| source.tenant_of(url_tenant).is_some());
-        match reached.map(|source| (source, &source.answers.handshake)) {
-            Some((source, Some(handshake))) if handshake.answers_get() => {
-                self.shaken(source, handshake.on_get(head.query.as_deref()), started)
+        let source = match self.source(source_id) {
+            Ok(source) => source,
+            Err((reason, unavailable)) if reason == RefusedReason::StoreUnavailable => {
+                return unavailable;
+            }
+            Err(_) => return Answer::not_found(),
+        };
+        let reached = source.tenant_of(url_tenant).is_some();
+        match &source.answers.handshake {
+            Some(handshake) if reached && handshake.answers_get() => {
+                self.shaken(&source, handshake.on_get(head.query.as_deref()), started)
             }
             Some(_) | None => Answer::not_found(),
         }

@@ -20,7 +20,7 @@ use crate::model::source::OnVerifyFailure;
 use crate::model::verify::{Judge, Request};
 use crate::ports::{Clock, Entropy, Event, Events, IngestOutcome, RefusedReason};
 use crate::queue::{BatcherHandle, CommitAnswer, NewHook, Refusal};
-use crate::sources::{Source, Sources};
+use crate::sources::{Found, Source, SourceTable};
 
 /// Everything of a request but its body.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ pub enum BodyFailure {
 /// The edge's part of one node. Shared by every connection.
 pub struct Ingest {
     pub config: IngestConfig,
-    pub sources: Arc<Sources>,
+    pub sources: SourceTable,
     pub batchers: Arc<[BatcherHandle]>,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
@@ -92,20 +92,36 @@ impl Ingest {
         if declared.is_some_and(|declared| declared.map_or(true, |bytes| bytes > limit)) {
             return refuse(RefusedReason::PayloadTooLarge, Answer::too_large(limit));
         }
+        let source = match self.source(source_id) {
+            Ok(source) => source,
+            Err(refused) => return refuse(refused.0, refused.1),
+        };
         // Unknown and not of this tenant are one answer: nothing can be probed.
-        let source = self.sources.get(source_id);
-        let bound = source.and_then(|source| Some((source, source.tenant_of(url_tenant)?)));
-        let Some((source, tenant)) = bound else {
+        let Some(tenant) = source.tenant_of(url_tenant) else {
             return refuse(RefusedReason::UnknownSource, Answer::unknown_source());
         };
         if let Some(bad) = head.headers.iter().find(|(name, value)| !is_clean(name, value)) {
             return refuse(RefusedReason::InvalidHeader, Answer::invalid_header(&bad.0));
         }
-        if let Some(answer) = self.post_handshake(source, head, started) {
+        if let Some(answer) = self.post_handshake(&source, head, started) {
             return Err(answer);
         }
         let tenant_id = (tenant != DEFAULT_TENANT).then(|| tenant.to_owned());
-        Ok(Admitted { source: Arc::clone(source), tenant_id, started })
+        Ok(Admitted { source, tenant_id, started })
+    }
+
+    /// The source as it is now; a request that has begun stays with it.
+    pub(super) fn source(&self, id: &str) -> Result<Arc<Source>, (RefusedReason, Answer)> {
+        self.sources.look(|set| match set.find(id) {
+            Found::Source(source) if !source.switches.takes_nothing => Ok(Arc::clone(source)),
+            Found::Source(_) | Found::Unknown => {
+                Err((RefusedReason::UnknownSource, Answer::unknown_source()))
+            }
+            Found::Unreadable => {
+                let answer = Answer::unavailable("store_unavailable");
+                Err((RefusedReason::StoreUnavailable, answer))
+            }
+        })
     }
 
     /// The body did not arrive whole: nothing was stored.

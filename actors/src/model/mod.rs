@@ -25,6 +25,7 @@ pub mod retry;
 pub mod sink_spec;
 pub mod source;
 pub mod standard_webhooks;
+pub mod stored_source;
 pub mod value_version;
 pub mod verify;
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::handshake::{Handshake, HandshakeSpec, Response, ResponseSpec};
 use super::ids::DEFAULT_TENANT;
-use super::sink_spec::SinkSpec;
+use super::sink_spec::{self, SinkSpec};
 use super::verify::{Verifier, VerifySpec, VerifySpecError, VerifyType};
 
 /// The mapping under `sources.<id>` ("Sources").
@@ -15,6 +15,9 @@ pub struct SourceSpec {
     /// the tenant of the URL. Any other answers only URLs of its own tenant.
     #[serde(default = "default_tenant")]
     pub tenant: String,
+    /// False: its URL is answered like one that nobody has. What it took before is delivered on.
+    #[serde(default = "sink_spec::on", skip_serializing_if = "sink_spec::is_on")]
+    pub enabled: bool,
     /// How a hook proves where it is from. Default: not at all.
     #[serde(default)]
     pub verify: VerifySpec,
@@ -74,6 +77,7 @@ impl SourceSpec {
     pub fn open(sinks: Vec<SinkSpec>) -> Self {
         Self {
             tenant: default_tenant(),
+            enabled: true,
             verify: VerifySpec::default(),
             on_verify_failure: OnVerifyFailure::default(),
             handshake: None,
@@ -134,7 +138,7 @@ mod tests {
 
     #[test]
     fn every_key_is_read_and_written_as_it_was() {
-        let written = json!({"tenant": "acme", "verify": {"type": "github", "secret": "s"},
+        let written = json!({"tenant": "acme", "enabled": false, "verify": {"type": "github", "secret": "s"},
             "on_verify_failure": "accept_flag", "handshake": {"type": "meta", "verify_token": ["t"]},
             "response": {"status": 202, "body": "ok", "content_type": "text/x"}, "sinks": [{"type": "log"}], "forward_headers": ["X-A"],
             "trust_url_tenant": true});

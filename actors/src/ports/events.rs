@@ -137,6 +137,16 @@ pub enum Event<'a> {
         state: &'static str,
         rows: u64,
     },
+    /// The sources of the API as they are now; some rows cannot be used.
+    Sources {
+        ids: &'a [String],
+        unreadable: usize,
+    },
+    /// A source of the API was `created`, `updated` or `deleted`.
+    SourceChanged {
+        source_id: &'a str,
+        what: &'static str,
+    },
     ChildRestarted {
         child: &'a str,
     },

@@ -23,7 +23,7 @@ use ankusa_actors::ports::{
     Clock, Delivery, Direction, Engine, Entropy, Outcome, Pair, Scan, Sink,
 };
 use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, Refusal, TenantsConfig};
-use ankusa_actors::sources::{Answers, LaneRules, Source, Sources};
+use ankusa_actors::sources::{Answers, LaneRules, Source, Sources, Switches};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::Front;
 use async_trait::async_trait;
@@ -159,6 +159,7 @@ fn source(sinks: u16, asked: &Asked) -> Source {
         sinks: of_source,
         forward: ForwardPolicy::All,
         trust_url_tenant: false,
+        switches: Switches::default(),
     }
 }
 
