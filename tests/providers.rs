@@ -505,3 +505,47 @@ async fn a_source_says_what_it_was_told_to_when_a_hook_was_taken() {
     bodies.sort();
     assert_eq!(bodies, ["1", "2", "3"]);
 }
+
+#[tokio::test]
+async fn a_source_of_the_api_is_held_to_the_same_and_works_at_once() {
+    let node = TestNode::start(json!({"source_store": {"type": "persistent"}})).await;
+    let sources = "/v1/tenants/acme/sources";
+    let tell = async |keys: Value| {
+        let mut spec = json!({"name": "asked", "sinks": [{"type": "log"}]});
+        spec.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+        let mut client = Client::tcp(node.admin_port).await;
+        let body = spec.to_string();
+        client.ask(&request("POST", sources, &[], body.as_bytes())).await.unwrap()
+    };
+    for (keys, message) in [
+        (
+            json!({"verify": {"type": "discord", "public_key": ["00"]}}),
+            "verify.public_key[0]: must be an Ed25519 public key",
+        ),
+        (json!({"verify": {"type": "adyen", "secret": "no hex"}}), "verify.secret: must be hex"),
+        (
+            json!({"verify": {"type": "bearer", "secret": ["a", ""]}}),
+            "verify.secret[1]: must not be empty",
+        ),
+        (
+            json!({"verify": {"type": "square", "secret": "a"}}),
+            "verify.url: is required with type square: the URL is signed",
+        ),
+        (json!({"handshake": {"type": "slack"}}), "handshake.type: slack needs verify.type slack"),
+        (
+            json!({"response": {"status": 204, "body": "a"}}),
+            "response.body: must be empty with status 204",
+        ),
+    ] {
+        let answer = tell(keys).await;
+        let expected = json!({"error": "invalid_source", "message": message});
+        assert_eq!((answer.status, answer.value()), (400, expected));
+    }
+    let asked = "/webhooks/acme.asked?hub.mode=subscribe&hub.challenge=7&hub.verify_token=t";
+    assert_eq!(node.get(asked).await.status, 404);
+    let created = tell(json!({"handshake": {"type": "meta", "verify_token": "t"}})).await;
+    assert_eq!(created.status, 201);
+    let shown = json!({"type": "meta", "verify_token": "[REDACTED]"});
+    assert_eq!(created.value()["handshake"], shown);
+    assert_eq!(node.get(asked).await.sorted(), said(200, TEXT, "7", &[]));
+}

@@ -32,7 +32,7 @@ use ankusa_actors::dispatch::DispatchConfig;
 use ankusa_actors::model::egress::EgressConfig;
 use ankusa_actors::model::source::SourceSpec;
 use ankusa_actors::model::verify::VerifyType;
-use ankusa_actors::queue::{BatcherConfig, TenantsConfig};
+use ankusa_actors::queue::{BatcherConfig, DedupeConfig, TenantsConfig};
 use ankusa_actors::store::StoreConfig;
 
 pub use environment::Environment;
@@ -76,6 +76,7 @@ pub struct Config {
     pub queue: QueueConfig,
     pub store: StoreConfig,
     pub tenants: TenantsConfig,
+    pub dedupe: DedupeConfig,
     pub dispatch: DispatchConfig,
     pub egress: EgressConfig,
     pub shutdown: ShutdownConfig,
@@ -160,6 +161,19 @@ impl Config {
                      one: all of its hooks are refused"
                 ));
             }
+        }
+        let without_dedupe: Vec<&str> = self
+            .sources
+            .iter()
+            .filter(|(_, source)| source.dedupe.is_none())
+            .map(|(id, _)| id.as_str())
+            .collect();
+        if self.has_role(Role::Edge) && !without_dedupe.is_empty() {
+            warnings.push(format!(
+                "sources without dedupe: {}: a provider that sends a hook again because its answer was lost makes a second \
+                 hook of it",
+                without_dedupe.join(", ")
+            ));
         }
         if self.control.allow_crash {
             warnings.push(

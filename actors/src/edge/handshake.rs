@@ -68,8 +68,10 @@ pub(super) fn is_no_forgery(source: &Source, body: &[u8]) -> Result<(), Reason> 
 
 /// What the provider hears of a hook that was taken: what its source was told to say, if it was.
 pub(super) fn in_its_words(source: &Source, outcome: IngestOutcome, answer: Answer) -> Answer {
+    // A hook that was stored before is as good as one that was stored now.
+    let is_taken = matches!(outcome, IngestOutcome::Committed | IngestOutcome::Duplicate);
     match &source.answers.response {
-        Some(response) if outcome == IngestOutcome::Committed => Answer::said(response),
+        Some(response) if is_taken => Answer::said(response),
         Some(_) | None => answer,
     }
 }
