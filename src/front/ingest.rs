@@ -126,6 +126,7 @@ pub const OPENAPI: &str = include_str!("../../openapi/ingest.v1.json");
 const PREFIX: &str = "/webhooks";
 const CATCH: &str = "/webhooks/{source_id}";
 const CATCH_OF_TENANT: &str = "/webhooks/{tenant_id}/{source_id}";
+const HANDSHAKE_STATUSES: &[u16] = &[200, 400, 403, 404, 503];
 const CATCH_STATUSES: &[u16] = &[201, 202, 400, 401, 404, 413, 429, 503];
 
 /// The connection is to be closed without an answer.
@@ -275,7 +276,9 @@ pub fn ingest_endpoints() -> Vec<Endpoint> {
         endpoint("/ready", "GET", &[200, 503]),
         endpoint("/openapi.json", "GET", &[200]),
         endpoint(CATCH, "POST", CATCH_STATUSES),
+        endpoint(CATCH, "GET", HANDSHAKE_STATUSES),
         endpoint(CATCH_OF_TENANT, "POST", CATCH_STATUSES),
+        endpoint(CATCH_OF_TENANT, "GET", HANDSHAKE_STATUSES),
     ];
     endpoints.sort();
     endpoints
