@@ -32,6 +32,9 @@ test: ## the whole test suite
 	@$(with_rocksdb) cargo test
 	@# The few places that share memory by hand, in thousands of orders.
 	cargo test -p ankusa-actors --features shuttle --lib interleavings
+	@# Programs of others: the published Python client, and one that reads the OpenAPI documents.
+	@$(with_rocksdb) cargo build -p ankusa-node --bin ankusa
+	tests/clients/run.sh "$(target)/debug/ankusa"
 
 check: fmt tidy features lint ## formatting, the tree's own rules, features, clippy: warnings are errors
 

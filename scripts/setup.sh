@@ -5,7 +5,8 @@
 #   scripts/setup.sh [--demo] [--test] [--check]
 #
 #   --demo    also what the demo's example requests use: curl and openssl (never a reason to fail)
-#   --test    also what the tests need: Erlang, an independent reader and writer of the stored terms
+#   --test    also what the tests need: Erlang, an independent reader and writer of the stored terms, and Python, which
+#             runs the clients of others
 #   --check   also what the checks need: rustfmt and clippy
 #
 # What is wanted is asked of the machine (does the compiler run, is libclang there with its headers), not of the package
@@ -80,6 +81,7 @@ look() {
   # shellcheck disable=SC2207
   libclang_is_whole || required+=($(libclang_packages))
   [ "$for_tests" = 0 ] || have escript || required+=(erlang-base)
+  [ "$for_tests" = 0 ] || python3 -c 'import ensurepip, venv' 2>/dev/null || required+=(python3 python3-venv)
   [ "$for_demo" = 0 ] || have curl || wanted+=(curl)
   [ "$for_demo" = 0 ] || have openssl || wanted+=(openssl)
   missing=("${required[@]}" "${wanted[@]}")

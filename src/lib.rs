@@ -9,6 +9,7 @@ pub mod host;
 pub mod node;
 pub mod rocks;
 pub mod sinks;
+mod sources;
 pub mod telemetry;
 
 use std::process::ExitCode;

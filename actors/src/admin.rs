@@ -7,6 +7,7 @@ mod purge;
 mod queue;
 mod ready;
 mod recount;
+mod sources;
 mod status;
 mod tenants;
 
@@ -18,6 +19,7 @@ use crate::node::{Handles, NodeSettings};
 
 pub use dump::{Dump, DumpCursor};
 pub use recount::recounted;
+pub use sources::{Deliveries, SourceError};
 pub use tenants::TenantCursor;
 
 /// Why a question has no answer.

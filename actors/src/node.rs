@@ -1,5 +1,6 @@
 //! One running node: the tree, and the handles everything outside it holds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -9,14 +10,14 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio::sync::watch;
 
 use crate::dispatch::{DispatchConfig, DispatchHandle};
-use crate::edge::{Ingest, IngestConfig};
+use crate::edge::{Ingest, IngestConfig, SourceStoreHandle};
 use crate::model::value_version::ValueVersion;
 use crate::ports::{Clock, Engine, Entropy, Events};
 use crate::queue::{
     BatcherConfig, BatcherHandle, JoinedLanes, Ledger, SyncedMark, SyncerHandle, TenantsConfig,
     WriterHandle,
 };
-use crate::sources::Sources;
+use crate::sources::{SourceSet, SourceSetup, SourceTable};
 use crate::steady::SteadyClock;
 use crate::store::ready::Readiness;
 use crate::store::{StoreConfig, StoreHandle};
@@ -81,6 +82,7 @@ pub struct Handles {
     pub recount: RecountHandle,
     pub batchers: Arc<[BatcherHandle]>,
     pub ingest: Arc<Ingest>,
+    pub sources: SourceStoreHandle,
     pub readiness: Readiness,
     /// Raised before the tree is stopped, so that a stop can be told from a restart.
     pub stopping: watch::Receiver<bool>,
@@ -100,13 +102,14 @@ impl Node {
     pub async fn start(
         ports: Ports,
         settings: NodeSettings,
-        sources: Arc<Sources>,
+        sources: impl Into<SourceSetup>,
         front: MakeFront,
     ) -> Result<Self, ActorProcessingErr> {
         let (stopping, stopping_seen) = watch::channel(false);
-        let handles = handles(&ports, &settings, sources, stopping_seen);
+        let sources = sources.into();
+        let handles = handles(&ports, &settings, &sources, stopping_seen);
         let steady = Arc::new(SteadyClock::over(Arc::clone(&ports.clock)));
-        let tree = Tree { ports, steady, settings, handles: handles.clone(), front };
+        let tree = Tree { ports, steady, settings, sources, handles: handles.clone(), front };
         let (root, task) =
             Actor::spawn(None, Supervisor, tree.node()).await.map_err(|error| match error {
                 SpawnErr::StartupFailed(why) => why,
@@ -153,16 +156,21 @@ impl Node {
 fn handles(
     ports: &Ports,
     settings: &NodeSettings,
-    sources: Arc<Sources>,
+    sources: &SourceSetup,
     stopping: watch::Receiver<bool>,
 ) -> Handles {
     let (store, ledger) = (StoreHandle::default(), Ledger::default());
     let partitions = if settings.roles.edge { settings.batcher.partitions } else { 0 };
     let batcher = |_| BatcherHandle::new(&settings.batcher, &ledger, &store);
     let batchers: Arc<[BatcherHandle]> = (0..partitions).map(batcher).collect();
+    let set = match &sources.store {
+        Some(_) => SourceSet::loading(&sources.configured),
+        None => SourceSet::new(&sources.configured, BTreeMap::new(), BTreeMap::new()),
+    };
+    let table = SourceTable::new(set);
     let ingest = Ingest {
         config: settings.ingest.clone(),
-        sources,
+        sources: table.clone(),
         batchers: Arc::clone(&batchers),
         clock: Arc::clone(&ports.clock),
         entropy: Arc::clone(&ports.entropy),
@@ -182,6 +190,7 @@ fn handles(
         recount: RecountHandle::default(),
         batchers,
         ingest: Arc::new(ingest),
+        sources: SourceStoreHandle::new(table, sources.store.is_some()),
         ledger,
         stopping,
     }

@@ -8,6 +8,7 @@
 //! |   |   |-- syncer   Syncer
 //! |   |   `-- writer   Writer
 //! |   `-- services     one_for_one    20 in 60 s a child, then later and later
+//! |       |-- source_store SourceStore  where the API keeps sources
 //! |       |-- dispatch Dispatch       role dispatch
 //! |       |-- scrubber Scrubber
 //! |       `-- recounter Recounter
@@ -17,17 +18,19 @@
 //!     `-- ingest                      role edge, given by the adapters
 //! ```
 //!
-//! Stop is start reversed: ingest, batchers, admin, control, recounter, scrubber, dispatch, writer, syncer, store.
+//! Stop is start reversed: ingest, batchers, admin, control, recounter, scrubber, dispatch, source_store, writer, syncer, store.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::dispatch::{Dispatch, DispatchArgs};
+use crate::edge::source_store::{SourceStore, SourceStoreArgs};
 use crate::node::{Handles, NodeSettings, Ports};
 use crate::ports::Clock;
 use crate::queue::batcher::{Batcher, BatcherArgs};
 use crate::queue::syncer::{Syncer, SyncerArgs};
 use crate::queue::writer::{Writer, WriterArgs};
+use crate::sources::{SourceSetup, StoreSetup};
 use crate::store::{Store, StoreArgs};
 use crate::supervision::{
     Backoff, ChildSpec, Exhausted, Intensity, Shutdown, Strategy, SupervisorArgs,
@@ -43,6 +46,9 @@ const DRAIN_QUEUE: Duration = Duration::from_secs(10);
 
 /// How long a batcher may take to hand over what it holds.
 const DRAIN_BATCHER: Duration = Duration::from_secs(5);
+
+/// How long the source store may take for the changes that wait for it.
+const STOP_SOURCE_STORE: Duration = Duration::from_secs(5);
 
 /// How long the scrubber may take to read the page it is at.
 const STOP_SCRUBBER: Duration = Duration::from_secs(5);
@@ -75,6 +81,7 @@ pub(crate) struct Tree {
     /// What the Writer and dispatch stamp rows by.
     pub(crate) steady: Arc<dyn Clock>,
     pub(crate) settings: NodeSettings,
+    pub(crate) sources: SourceSetup,
     pub(crate) handles: Handles,
     pub(crate) front: MakeFront,
 }
@@ -131,11 +138,13 @@ impl Tree {
             Strategy::OneForOne,
             Intensity { restarts: 20, within: Duration::from_secs(60) },
             Exhausted::RetryLater(Backoff::default()),
-            self.settings
-                .roles
-                .dispatch
-                .then(|| self.dispatch())
+            // First, so that it has read the rows before dispatch looks for their sources.
+            self.sources
+                .store
+                .as_ref()
+                .map(|setup| self.source_store(setup))
                 .into_iter()
+                .chain(self.settings.roles.dispatch.then(|| self.dispatch()))
                 .chain([self.scrubber(), self.recounter()])
                 .collect(),
         )
@@ -227,12 +236,27 @@ impl Tree {
             store: self.handles.store.clone(),
             mark: self.handles.mark.clone(),
             joined: self.handles.joined.clone(),
-            sources: Arc::clone(&self.handles.ingest.sources),
+            sources: self.handles.sources.table().clone(),
             version: self.settings.value_version,
             handle: self.handles.dispatch.clone(),
         };
         let slot = self.handles.dispatch.slot().clone();
         ChildSpec::new("dispatch", Shutdown::Drain(drain), &slot, move || (Dispatch, args.clone()))
+    }
+
+    fn source_store(&self, setup: &StoreSetup) -> ChildSpec {
+        let args = SourceStoreArgs {
+            configured: Arc::clone(&self.sources.configured),
+            setup: setup.clone(),
+            events: Arc::clone(&self.ports.events),
+            store: self.handles.store.clone(),
+            dispatch: self.handles.dispatch.clone(),
+            handle: self.handles.sources.clone(),
+        };
+        let slot = self.handles.sources.slot().clone();
+        ChildSpec::new("source_store", Shutdown::Drain(STOP_SOURCE_STORE), &slot, move || {
+            (SourceStore, args.clone())
+        })
     }
 
     fn scrubber(&self) -> ChildSpec {

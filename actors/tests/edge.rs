@@ -20,7 +20,7 @@ use ankusa_actors::model::verify::VerifySpec;
 use ankusa_actors::node::Node;
 use ankusa_actors::ports::sim::{Fault, JournalEvents, SimClock, SimEntropy, SimOp};
 use ankusa_actors::queue::{BatcherConfig, BatcherHandle, Ledger};
-use ankusa_actors::sources::{LaneRules, Source, Sources};
+use ankusa_actors::sources::{LaneRules, Source, SourceTable, Sources};
 use ankusa_actors::store::StoreHandle;
 use bytes::Bytes;
 use common::{Bench, EPOCH_MS, HTTP, millis, open_source, secs};
@@ -35,6 +35,7 @@ fn head(path: &str) -> RequestHead {
     RequestHead {
         method: "POST".to_owned(),
         path: path.to_owned(),
+        query: None,
         headers: Vec::new(),
         content_length: None,
         peer: None,
@@ -71,6 +72,10 @@ fn sources() -> Sources {
     .collect()
 }
 
+fn sources_of(sources: impl IntoIterator<Item = Source>) -> SourceTable {
+    Arc::new(sources.into_iter().collect::<Sources>()).into()
+}
+
 /// The edge without a node behind it.
 struct Edge {
     ingest: Ingest,
@@ -81,7 +86,7 @@ fn edge(routing: Routing, prefix: &str) -> Edge {
     let events = Arc::<JournalEvents>::default();
     let ingest = Ingest {
         config: IngestConfig { routing, prefix: prefix.to_owned(), max_body_bytes: LIMIT_BYTES },
-        sources: Arc::new(sources()),
+        sources: Arc::new(sources()).into(),
         batchers: Arc::from([BatcherHandle::new(
             &BatcherConfig::default(),
             &Ledger::default(),
@@ -191,8 +196,7 @@ async fn a_url_names_a_source_below_the_prefix_or_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_source_of_the_lifecycle_s_name_is_not_reachable_even_if_it_were_configured() {
     let mut edge = edge(Routing::Path, "");
-    edge.ingest.sources =
-        Arc::new([open_source("ankusa:lifecycle", "default", &[HTTP])].into_iter().collect());
+    edge.ingest.sources = sources_of([open_source("ankusa:lifecycle", "default", &[HTTP])]);
     assert_eq!(edge.refusal(&head("/ankusa:lifecycle")), Some(Answer::unknown_source()));
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::header::HOST;
@@ -39,17 +39,29 @@ pub(super) async fn ask<IO>(
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let request = Request::builder()
+        .method(method)
+        .uri(path_and_query)
+        .header(HOST, "localhost")
+        .body(Full::default())
+        .map_err(AskError::broken)?;
+    ask_with(connection, request, limit).await
+}
+
+/// The same for any request.
+pub(super) async fn ask_with<IO>(
+    connection: IO,
+    request: Request<Full<Bytes>>,
+    limit: Duration,
+) -> Result<Response<Incoming>, AskError>
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let answer = async {
-        let handshake = http1::handshake::<_, Empty<Bytes>>(TokioIo::new(connection)).await;
+        let handshake = http1::handshake::<_, Full<Bytes>>(TokioIo::new(connection)).await;
         let (mut sender, connection) = handshake.map_err(AskError::broken)?;
         // Ends with the answer's body, or with the runtime.
         tokio::spawn(connection);
-        let request = Request::builder()
-            .method(method)
-            .uri(path_and_query)
-            .header(HOST, "localhost")
-            .body(Empty::new())
-            .map_err(AskError::broken)?;
         sender.send_request(request).await.map_err(AskError::broken)
     };
     tokio::time::timeout(limit, answer).await.map_err(|_| AskError::Late(limit))?

@@ -5,17 +5,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use ankusa_actors::dispatch::{DispatchConfig, ShareConfig};
-use ankusa_actors::edge::Routing;
-use ankusa_actors::model::egress::Egress;
 use ankusa_actors::model::ids::{LIFECYCLE_SOURCE, is_name};
-use ankusa_actors::model::source::SourceSpec;
+use ankusa_actors::ports::Clock;
 
 use super::Config;
 use super::error::{ConfigError, ConfigErrors};
 use super::key::{child, element};
 use crate::front::tls;
 use crate::host::HostClock;
-use crate::sinks::{self, Outbound};
+use crate::sources::{NAME, SourceRules, check_spec};
 
 /// The longest path of a unix socket, in bytes: `sun_path` without its closing zero.
 const MAX_SOCKET_BYTES: usize = 107;
@@ -23,7 +21,6 @@ const MAX_SOCKET_BYTES: usize = 107;
 const MIN_TOKEN_BYTES: usize = 16;
 /// The least a limit on background writing may allow.
 const MIN_RATE_BYTES_PER_S: u64 = 1 << 20;
-const NAME: &str = "1 to 64 of A-Z a-z 0-9 _ -";
 
 /// # Errors
 /// Every mistake.
@@ -34,21 +31,22 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigErrors> {
     check_admin(config, &mut errors);
     check_tls(config, &mut errors);
     check_bounds_between_keys(config, &mut errors);
-    let outbound = match Egress::new(&config.egress) {
-        Ok(egress) => Some(Outbound::new(egress, Arc::new(HostClock))),
-        Err(error) => {
-            let key = element("egress.allow", error.index);
-            errors.push(ConfigError::at(key, format!("{:?} {}", error.entry, error.problem)));
-            None
-        }
-    };
+    let clock: Arc<dyn Clock> = Arc::new(HostClock);
+    let rules = SourceRules::new(config, &clock);
     for (id, source) in &config.sources {
-        check_source(config, id, source, &mut errors);
-        // Without the guard nothing true can be said of what it lets through.
-        if let Some(outbound) = &outbound {
-            check_sinks(id, source, outbound, &mut errors);
+        let key = child("sources", id);
+        if id == LIFECYCLE_SOURCE {
+            errors.push(ConfigError::at(&key, "this id is reserved"));
+        } else if !is_name(id) {
+            errors.push(ConfigError::at(&key, format!("a source id must be {NAME}")));
+        }
+        match &rules {
+            Ok(rules) => rules.check(&key, source, &mut errors),
+            // Without the guard nothing true can be said of what it lets through.
+            Err(_) => check_spec(config.http.routing, &key, source, &mut errors),
         }
     }
+    errors.extend(rules.err());
     ConfigErrors::none_of(errors)
 }
 
@@ -231,43 +229,5 @@ fn check_shares(dispatch: &DispatchConfig, errors: &mut Vec<ConfigError>) {
     for tenant in weights.keys().filter(|tenant| !is_name(tenant)) {
         let key = child("dispatch.tenants.weights", tenant);
         errors.push(ConfigError::at(key, format!("a tenant must be {NAME}")));
-    }
-}
-
-fn check_source(config: &Config, id: &str, source: &SourceSpec, errors: &mut Vec<ConfigError>) {
-    let key = child("sources", id);
-    if id == LIFECYCLE_SOURCE {
-        errors.push(ConfigError::at(&key, "this id is reserved"));
-    } else if !is_name(id) {
-        errors.push(ConfigError::at(&key, format!("a source id must be {NAME}")));
-    }
-    if !is_name(&source.tenant) {
-        let got = format!("{:?}", source.tenant);
-        errors.push(ConfigError::must(child(&key, "tenant"), NAME, got));
-    }
-    if let Err(error) = source.verify.build() {
-        let key = format!("{}.{}", child(&key, "verify"), error.key);
-        errors.push(ConfigError::at(key, error.sentence));
-    }
-    let tenants_come_from_urls = config.http.routing == Routing::TenantPath;
-    let anyone_names_a_tenant = source.is_shared() && source.verifies_nothing();
-    if tenants_come_from_urls && anyone_names_a_tenant && !source.trust_url_tenant {
-        let text = "must be true: with http.routing tenant_path, anyone who knows the URL of this source puts hooks \
-                    into any tenant, because it verifies nothing and its tenant is default";
-        errors.push(ConfigError::at(child(&key, "trust_url_tenant"), text));
-    }
-    if source.sinks.is_empty() {
-        errors.push(ConfigError::at(child(&key, "sinks"), "must hold at least one sink"));
-    }
-}
-
-/// Builds every sink as the node will, and drops it: whatever would be refused then is told here.
-fn check_sinks(id: &str, source: &SourceSpec, outbound: &Outbound, errors: &mut Vec<ConfigError>) {
-    let list = child(&child("sources", id), "sinks");
-    for (at, sink) in source.sinks.iter().enumerate() {
-        if let Err(error) = sinks::build(sink, outbound) {
-            let key = format!("{}.{}", element(&list, at), error.key);
-            errors.push(ConfigError::at(key, error.problem));
-        }
     }
 }

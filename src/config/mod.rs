@@ -8,12 +8,13 @@ mod check;
 mod environment;
 mod error;
 mod interpolate;
-mod key;
+pub(crate) mod key;
 mod listeners;
 mod node;
 mod redact;
 pub mod schema;
 mod shape;
+mod sources;
 mod storage;
 mod yaml;
 
@@ -39,7 +40,10 @@ pub use listeners::{
     AdminConfig, ClientAuth, Http2Config, HttpConfig, Secret, TlsConfig, TokenConfig,
 };
 pub use node::{ControlConfig, LogConfig, LogFormat, LogLevel, NodeConfig, Role, ShutdownConfig};
+pub(crate) use redact::redacted_source;
 pub use redact::{REDACTED, redacted};
+pub(crate) use shape::shaped_source;
+pub use sources::{SourceStoreConfig, SourceStoreType};
 pub use storage::{
     CompactionStyle, QueueConfig, RocksdbConfig, WalConfig, WalType, WriteBuffersConfig,
 };
@@ -74,6 +78,7 @@ pub struct Config {
     pub dispatch: DispatchConfig,
     pub egress: EgressConfig,
     pub shutdown: ShutdownConfig,
+    pub source_store: SourceStoreConfig,
     /// Who may send hooks, by source id.
     pub sources: BTreeMap<String, SourceSpec>,
 }
@@ -142,7 +147,8 @@ impl Config {
                     .to_owned(),
             );
         }
-        if self.has_role(Role::Edge) && self.sources.is_empty() {
+        let is_static = self.source_store.kind == SourceStoreType::Static;
+        if self.has_role(Role::Edge) && self.sources.is_empty() && is_static {
             warnings.push("sources is empty: every hook is answered 404 unknown_source".to_owned());
         }
         if self.control.allow_crash {
@@ -190,6 +196,18 @@ fn at_path(error: &figment::Error, root: Option<&Value>) -> ConfigError {
         ConfigError::at(key::child(&key, name), text)
     } else {
         ConfigError::at(key, error.kind.to_string())
+    }
+}
+
+/// The keys of one source in a text of its own, YAML or JSON. Nothing in it stands for anything else.
+///
+/// # Errors
+/// It is no mapping.
+pub(crate) fn source_of(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
+    match serde_json::to_value(yaml::parse(text)?) {
+        Ok(serde_json::Value::Object(source)) => Ok(source),
+        Ok(_) => Err("must be a mapping".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The configuration as it may be shown: everything that is not known to be harmless is hidden.
 
+use ankusa_actors::model::source::SourceSpec;
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -11,6 +12,9 @@ pub const REDACTED: &str = "[REDACTED]";
 /// Keys of a source, of its `verify` and of its sinks that are shown as they are.
 const SHOWN: &[&str] = &[
     "allow_unsigned",
+    "body",
+    "content_type",
+    "enabled",
     "encoding",
     "forward_headers",
     "hash",
@@ -18,15 +22,25 @@ const SHOWN: &[&str] = &[
     "method",
     "on_verify_failure",
     "ordered",
+    "padding",
     "parse",
+    "peers",
+    "public_key",
     "secret_decode",
+    "separator",
     "sig_key",
     "sig_prefix",
     "signature_header",
     "signed",
+    "signed_body",
+    "status",
     "tenant",
     "timeout_ms",
+    "timestamp_format",
     "timestamp_header",
+    "timestamp_json",
+    "timestamp_pair",
+    "token_header",
     "tolerance_seconds",
     "trust_url_tenant",
     "type",
@@ -47,6 +61,13 @@ pub fn redacted(config: &Config) -> Value {
     json
 }
 
+/// A source as it may be shown.
+pub(crate) fn redacted_source(source: &SourceSpec) -> Value {
+    let mut json = serde_json::to_value(source).unwrap_or_default();
+    redact_source(&mut json);
+    json
+}
+
 fn redact_source(source: &mut Value) {
     let Value::Object(source) = source else {
         *source = hidden();
@@ -54,7 +75,9 @@ fn redact_source(source: &mut Value) {
     };
     for (key, value) in source.iter_mut() {
         match (key.as_str(), &mut *value) {
-            ("verify", Value::Object(options)) => redact_options(options),
+            ("verify" | "handshake" | "response", Value::Object(options)) => {
+                redact_options(options)
+            }
             ("sinks", Value::Array(sinks)) => {
                 for sink in sinks {
                     if let Value::Object(options) = sink {

@@ -15,6 +15,17 @@ pub(super) fn shaped(root: Value, figment: &Figment, errors: &mut Vec<ConfigErro
     shaper.value(root, "", "").unwrap_or_else(|| Value::from(Dict::new()))
 }
 
+/// Checks one source, as the API is told it.
+pub(crate) fn shaped_source(source: &serde_json::Value, errors: &mut Vec<ConfigError>) {
+    match Value::serialize(source) {
+        Ok(source) => {
+            let mut shaper = Shaper { figment: &Figment::new(), errors };
+            drop(shaper.value(source, "", "sources.*"));
+        }
+        Err(error) => errors.push(ConfigError::at("body", error.to_string())),
+    }
+}
+
 struct Shaper<'a> {
     figment: &'a Figment,
     errors: &'a mut Vec<ConfigError>,

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ankusa_actors::admin::Admin;
-use ankusa_actors::edge::{Admitted, Answer, BodyFailure, Ingest, RequestHead};
+use ankusa_actors::edge::{
+    Admitted, Answer, BodyFailure, Ingest, IngestConfig, RequestHead, Routing,
+};
 use ankusa_actors::model::peer_identity::PeerIdentity;
 use ankusa_actors::supervision::{Crash, told_to_crash};
 use bytes::{Bytes, BytesMut};
@@ -17,6 +19,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderName, HeaderValue, RETRY_AFTER,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Version};
@@ -27,6 +30,7 @@ use tracing::warn;
 use super::body::{BodyMemory, NoBody, read};
 use super::listener::{Acceptor, Ambiguous, Limits, Origin, Serve, Server, Terms};
 use super::own_answer::HEADERS_TOO_LARGE;
+use super::table::Endpoint;
 use crate::telemetry::metrics::ParseFailure;
 
 /// The header that says what a 201 promises.
@@ -116,6 +120,15 @@ impl Actor for IngestServer {
     }
 }
 
+/// The document of the ingest port.
+pub const OPENAPI: &str = include_str!("../../openapi/ingest.v1.json");
+
+/// Where catch URLs begin unless `http.prefix` says otherwise.
+const PREFIX: &str = "/webhooks";
+const CATCH: &str = "/webhooks/{source_id}";
+const CATCH_OF_TENANT: &str = "/webhooks/{tenant_id}/{source_id}";
+const CATCH_STATUSES: &[u16] = &[201, 400, 401, 404, 413, 503];
+
 /// The connection is to be closed without an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the outcome is unknown; closing unanswered")]
@@ -162,7 +175,7 @@ impl Edge {
             return closing(refusal);
         }
         if parts.method == Method::GET {
-            return Ok(self.get(parts.uri.path()).await);
+            return self.get(&parts, origin).await;
         }
         let head = head(&parts, origin.peer);
         match self.ingest.admit(&head) {
@@ -215,14 +228,12 @@ impl Edge {
         }
     }
 
-    async fn get(&self, path: &str) -> Response<Full<Bytes>> {
-        match path {
-            "/health" => super::json(StatusCode::OK, &self.admin.ingest_health()),
-            "/ready" => super::ready(&self.admin).await,
-            _other => {
-                let not_found = serde_json::json!({"error": "not_found"});
-                super::json(StatusCode::NOT_FOUND, &not_found)
-            }
+    async fn get(&self, parts: &Parts, origin: Origin) -> Answered {
+        match parts.uri.path() {
+            "/health" => Ok(super::json(StatusCode::OK, &self.admin.ingest_health())),
+            "/ready" => Ok(super::ready(&self.admin).await),
+            "/openapi.json" => Ok(super::json(StatusCode::OK, &openapi(&self.ingest.config))),
+            _other => respond(self.ingest.get(&head(parts, origin.peer))),
         }
     }
 }
@@ -238,6 +249,39 @@ fn fits(parts: &Parts, limits: &Limits) -> bool {
     parts.headers.len() <= limits.max_headers && bytes <= limits.max_header_bytes
 }
 
+/// The document of the ingest port, with catch URLs as they are here.
+fn openapi(config: &IngestConfig) -> serde_json::Value {
+    // It is ours, and a test reads it.
+    let mut document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap_or_default();
+    if let Some(serde_json::Value::Object(paths)) = document.get_mut("paths") {
+        let (path, other) = match config.routing {
+            Routing::Path => (CATCH, CATCH_OF_TENANT),
+            Routing::TenantPath => (CATCH_OF_TENANT, CATCH),
+        };
+        paths.shift_remove(other);
+        if let Some(catch) = paths.shift_remove(path) {
+            let path = path.strip_prefix(PREFIX).unwrap_or(path);
+            paths.insert(format!("{}{path}", config.prefix), catch);
+        }
+    }
+    document
+}
+
+/// What the ingest port answers, for whoever documents it: one of the catch URLs is there, under `http.prefix`.
+pub fn ingest_endpoints() -> Vec<Endpoint> {
+    let endpoint =
+        |path, method, statuses: &[u16]| Endpoint { path, method, statuses: statuses.to_vec() };
+    let mut endpoints = vec![
+        endpoint("/health", "GET", &[200]),
+        endpoint("/ready", "GET", &[200, 503]),
+        endpoint("/openapi.json", "GET", &[200]),
+        endpoint(CATCH, "POST", CATCH_STATUSES),
+        endpoint(CATCH_OF_TENANT, "POST", CATCH_STATUSES),
+    ];
+    endpoints.sort();
+    endpoints
+}
+
 /// What the edge needs of the request line and the headers.
 fn head(parts: &Parts, peer: Option<Arc<PeerIdentity>>) -> RequestHead {
     // Several that differ, or one that is no number, the parser has refused.
@@ -245,6 +289,7 @@ fn head(parts: &Parts, peer: Option<Arc<PeerIdentity>>) -> RequestHead {
     RequestHead {
         method: parts.method.as_str().to_owned(),
         path: parts.uri.path().to_owned(),
+        query: parts.uri.query().map(str::to_owned),
         headers: match parts.version {
             Version::HTTP_2 => of_http2(parts),
             _one => shared(&parts.headers),
@@ -296,19 +341,36 @@ fn closing(answer: Answer) -> Answered {
 }
 
 fn respond(answer: Answer) -> Answered {
-    let Answer::Send { status, body, retry_after_s, durable } = answer else {
-        return Err(Unanswered);
+    let (mut response, durable) = match answer {
+        Answer::Send { status, body, retry_after_s, durable } => {
+            let json = HeaderValue::from_static("application/json");
+            let mut response = of_status(status, json, Bytes::from(body));
+            if let Some(seconds) = retry_after_s {
+                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+            }
+            (response, durable)
+        }
+        Answer::Said { status, content_type, body, durable } => {
+            // Checked when the source was loaded.
+            let content_type = HeaderValue::from_maybe_shared(content_type);
+            let text = HeaderValue::from_static("text/plain; charset=utf-8");
+            let mut response = of_status(status, content_type.unwrap_or(text), body);
+            let nosniff = HeaderValue::from_static("nosniff");
+            response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, nosniff);
+            (response, durable)
+        }
+        Answer::CloseUnanswered => return Err(Unanswered),
     };
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() =
-        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let Some(seconds) = retry_after_s {
-        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
     if durable {
-        headers.insert(DURABILITY, HeaderValue::from_static("fsync"));
+        response.headers_mut().insert(DURABILITY, HeaderValue::from_static("fsync"));
     }
     Ok(response)
+}
+
+fn of_status(status: u16, content_type: HeaderValue, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() =
+        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
 }

@@ -15,8 +15,11 @@ pub mod listener;
 mod own_answer;
 mod query;
 mod queue;
+mod refusal;
 pub mod routes;
 mod socket;
+pub mod sources;
+pub mod table;
 pub mod tls;
 
 use std::net::TcpListener;

@@ -9,14 +9,16 @@ use ankusa_actors::model::ids::{Seq, is_name};
 use ankusa_actors::model::reason::ReasonClass;
 use axum::Json;
 use axum::Router;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
 use serde_json::{Value, json};
 
 use super::query::{Fields, InvalidFilter};
 use super::routes::{Api, Control, failed, refuse};
+use super::table::Table;
 
 /// Rows a list holds unless another number is asked for, and the most.
 const LIMIT: usize = 100;
@@ -25,14 +27,14 @@ const MAX_LIMIT: usize = 1_000;
 type Answer = Result<Json<Value>, Response>;
 
 /// What anybody may ask whom the admin port lets in.
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/v1/dlq", get(dlq))
-        .route("/v1/hooks", get(hooks))
-        .route("/v1/queue", get(queue))
-        .route("/v1/queue/tenants", get(tenants))
-        .route("/v1/tenants/{tenant}/queue", get(tenant_queue))
-        .route("/v1/tenants/{tenant}/purge", post(purge))
+pub(super) fn routes() -> Table<Api> {
+    Table::new()
+        .route("/v1/dlq", get(dlq), &[("GET", &[200, 400, 409, 503])])
+        .route("/v1/hooks", get(hooks), &[("GET", &[200, 400, 500, 503])])
+        .route("/v1/queue", get(queue), &[("GET", &[200, 400, 503])])
+        .route("/v1/queue/tenants", get(tenants), &[("GET", &[200, 400, 503])])
+        .route("/v1/tenants/{tenant}/queue", get(tenant_queue), &[("GET", &[200, 400, 404, 503])])
+        .route("/v1/tenants/{tenant}/purge", post(purge), &[("POST", &[200, 400, 404, 409, 503])])
 }
 
 /// What reads the whole store: for whoever owns the host.
@@ -41,7 +43,7 @@ pub(super) fn control_routes() -> Router<Control> {
 }
 
 /// The scope that a route of [`routes`] takes.
-pub(super) fn scope_of(path: &str) -> Option<&'static str> {
+pub(super) fn scope_of(method: &Method, path: &str) -> Option<&'static str> {
     match path {
         "/v1/dlq" => Some("dlq:read"),
         "/v1/hooks" => Some("hooks:read"),
@@ -51,6 +53,9 @@ pub(super) fn scope_of(path: &str) -> Option<&'static str> {
             match what {
                 "queue" => Some("queue:read"),
                 "purge" => Some("queue:write"),
+                _other if what == "sources" || what.starts_with("sources/") => {
+                    Some(if method == Method::GET { "sources:read" } else { "sources:write" })
+                }
                 _other => None,
             }
         }
@@ -58,7 +63,7 @@ pub(super) fn scope_of(path: &str) -> Option<&'static str> {
 }
 
 /// A part of the path that can be no tenant's name.
-struct InvalidTenant;
+pub(super) struct InvalidTenant;
 
 impl From<InvalidTenant> for Response {
     fn from(_: InvalidTenant) -> Self {
@@ -67,8 +72,13 @@ impl From<InvalidTenant> for Response {
 }
 
 /// A tenant's name as it is in a path.
-fn tenant(name: String) -> Result<String, InvalidTenant> {
+pub(super) fn tenant(name: String) -> Result<String, InvalidTenant> {
     if is_name(&name) { Ok(name) } else { Err(InvalidTenant) }
+}
+
+/// The same of what the router made of it: bytes that are no text cannot be one either.
+fn tenant_of(of: Result<Path<String>, PathRejection>) -> Result<String, InvalidTenant> {
+    of.map_err(|_| InvalidTenant).and_then(|Path(name)| tenant(name))
 }
 
 fn name(text: &str) -> Option<String> {
@@ -116,11 +126,11 @@ async fn tenants(State(api): State<Api>, RawQuery(query): RawQuery) -> Answer {
 
 async fn tenant_queue(
     State(api): State<Api>,
-    Path(of): Path<String>,
+    of: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Answer {
     Fields::read(query.as_deref(), &[])?;
-    Ok(Json(api.admin.tenant_queue(&tenant(of)?).await.map_err(failed)?))
+    Ok(Json(api.admin.tenant_queue(&tenant_of(of)?).await.map_err(failed)?))
 }
 
 /// `pending,dead`: which rows are to go is always said.
@@ -130,10 +140,10 @@ fn states(text: &str) -> Option<BTreeSet<Purgeable>> {
 
 async fn purge(
     State(api): State<Api>,
-    Path(of): Path<String>,
+    of: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Answer {
-    let tenant = tenant(of)?;
+    let tenant = tenant_of(of)?;
     let fields = Fields::read(query.as_deref(), &["state", "cursor"])?;
     let wanted = fields.parsed("state", states)?.unwrap_or_default();
     let cursor = fields.read_as("cursor")?;
@@ -153,11 +163,19 @@ mod tests {
 
     #[test]
     fn every_route_of_a_tenant_has_a_scope() {
-        assert_eq!(scope_of("/v1/tenants/acme/queue"), Some("queue:read"));
-        assert_eq!(scope_of("/v1/tenants/acme/purge"), Some("queue:write"));
-        assert_eq!(scope_of("/v1/tenants/acme"), None);
-        assert_eq!(scope_of("/v1/tenants/acme/purge/now"), None);
-        assert_eq!(scope_of("/metrics"), None);
+        let scope = |path: &str| scope_of(&Method::GET, path);
+        assert_eq!(scope("/v1/tenants/acme/queue"), Some("queue:read"));
+        assert_eq!(scope("/v1/tenants/acme/purge"), Some("queue:write"));
+        assert_eq!(scope("/v1/tenants/acme"), None);
+        assert_eq!(scope("/v1/tenants/acme/purge/now"), None);
+        assert_eq!(scope("/metrics"), None);
+        for sources in ["/v1/tenants/acme/sources", "/v1/tenants/acme/sources/a"] {
+            assert_eq!(scope(sources), Some("sources:read"));
+            for method in [Method::POST, Method::PUT, Method::DELETE, Method::HEAD] {
+                assert_eq!(scope_of(&method, sources), Some("sources:write"));
+            }
+        }
+        assert_eq!(scope("/v1/tenants/acme/sourcesque"), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use ankusa_actors::admin::{Admin, AdminError, DumpCursor};
 use axum::body::Body;
 use axum::extract::{Query, Request, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -25,7 +25,12 @@ use tower::ServiceExt;
 use super::auth::{Authorizer, Refused};
 use super::listener::{Origin, Serve};
 use super::queue;
+use super::sources::{self, SourcesApi};
+use super::table::{Endpoint, Table};
 use crate::telemetry::metrics::Metrics;
+
+/// The document of the admin port.
+pub const OPENAPI: &str = include_str!("../../openapi/admin.v1.json");
 
 /// What every route answers from.
 #[derive(Clone)]
@@ -34,6 +39,7 @@ pub struct Api {
     pub metrics: Arc<Metrics>,
     /// The effective config, redacted.
     pub config: Arc<Value>,
+    pub sources: SourcesApi,
     pub authorizer: Authorizer,
 }
 
@@ -65,14 +71,39 @@ impl Serve for Routes {
 
 /// The routes of the admin port.
 pub fn admin_routes(api: Api) -> Router {
-    let open = Router::new().route("/health", get(health)).route("/ready", get(ready));
-    let guarded = Router::new()
-        .route("/metrics", get(metrics))
-        .route("/v1/config", get(config))
-        .route("/v1/wal", get(wal))
+    let guard = middleware::from_fn_with_state(api.authorizer.clone(), authorize);
+    let routes = open().router.merge(guarded().router.layer(guard));
+    routes.fallback(not_found).method_not_allowed_fallback(not_found).with_state(api)
+}
+
+/// What the admin port answers, for whoever documents it.
+pub fn admin_endpoints() -> Vec<Endpoint> {
+    let mut endpoints = open().merge(guarded()).endpoints;
+    endpoints.sort();
+    endpoints
+}
+
+/// Without credentials.
+fn open() -> Table<Api> {
+    Table::new()
+        .route("/health", get(health), &[("GET", &[200])])
+        .route("/ready", get(ready), &[("GET", &[200, 503])])
+        .route("/openapi.json", get(openapi), &[("GET", &[200])])
+}
+
+/// With them, where there are tokens.
+fn guarded() -> Table<Api> {
+    Table::new()
+        .route("/metrics", get(metrics), &[("GET", &[200])])
+        .route("/v1/config", get(config), &[("GET", &[200])])
+        .route("/v1/wal", get(wal), &[("GET", &[200])])
         .merge(queue::routes())
-        .layer(middleware::from_fn_with_state(api.authorizer.clone(), authorize));
-    open.merge(guarded).fallback(not_found).method_not_allowed_fallback(not_found).with_state(api)
+        .merge(sources::routes())
+        .or(&[401, 403])
+}
+
+async fn openapi() -> Response {
+    ([(CONTENT_TYPE, "application/json")], OPENAPI).into_response()
 }
 
 /// The same and the node-local ones.
@@ -100,17 +131,18 @@ pub(super) fn refuse(status: StatusCode, body: &Value) -> Response {
 }
 
 /// Which scope a route takes: its resource, and whether it is read or written.
-fn scope_of(path: &str) -> &'static str {
+fn scope_of(method: &Method, path: &str) -> &'static str {
     match path {
         "/metrics" => "metrics:read",
         "/v1/config" => "config:read",
         "/v1/wal" => "wal:read",
-        other => queue::scope_of(other).unwrap_or("*"),
+        other => queue::scope_of(method, other).unwrap_or("*"),
     }
 }
 
 async fn authorize(State(authorizer): State<Authorizer>, request: Request, next: Next) -> Response {
-    match authorizer.check(request.headers(), scope_of(request.uri().path())) {
+    let scope = scope_of(request.method(), request.uri().path());
+    match authorizer.check(request.headers(), scope) {
         Ok(()) => next.run(request).await,
         Err(Refused::Unauthorized) => {
             let mut answer = refuse(StatusCode::UNAUTHORIZED, &json!({"error": "unauthorized"}));
@@ -241,7 +273,7 @@ pub(super) fn failed(error: AdminError) -> Response {
 }
 
 /// Worth another try in a second.
-fn unavailable(body: &Value) -> Response {
+pub(super) fn unavailable(body: &Value) -> Response {
     let headers = HeaderMap::from_iter([(RETRY_AFTER, axum::http::HeaderValue::from_static("1"))]);
     (StatusCode::SERVICE_UNAVAILABLE, headers, Json(body)).into_response()
 }

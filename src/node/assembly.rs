@@ -4,19 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ankusa_actors::admin::Admin;
-use ankusa_actors::model::egress::Egress;
-use ankusa_actors::model::forward::ForwardPolicy;
 use ankusa_actors::model::source::SourceSpec;
 use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::node::{Handles, Node, NodeSettings, Ports, Roles};
 use ankusa_actors::ports::Clock;
-use ankusa_actors::sources::{LaneRules, Source, Sources};
+use ankusa_actors::sources::{BuildSource, SourceSetup, Sources, StoreSetup};
 use ankusa_actors::supervision::{ChildSpec, Shutdown, Slot};
 use ankusa_actors::tree::{Front, MakeFront};
 use tokio::sync::watch;
 
 use super::sockets::Sockets;
-use crate::config::{self, CompactionStyle, Config, Role};
+use crate::config::{self, CompactionStyle, Config, Role, SourceStoreType};
 use crate::front::admin::{AdminServer, AdminServerArgs};
 use crate::front::auth::Authorizer;
 use crate::front::body::BodyMemory;
@@ -26,10 +24,11 @@ use crate::front::http2::Http2Limits;
 use crate::front::ingest::{IngestServer, IngestServerArgs};
 use crate::front::listener::{Limits, Terms};
 use crate::front::routes::{Api, Control};
+use crate::front::sources::SourcesApi;
 use crate::front::tls::Tls;
 use crate::host::{HostClock, HostEntropy};
 use crate::rocks::{self, Compaction, RocksEngine, RocksOptions, WriteBuffers};
-use crate::sinks::{self, Outbound};
+use crate::sources::SourceRules;
 use crate::telemetry::metrics::Metrics;
 
 /// The version every answer and log line names.
@@ -49,7 +48,8 @@ pub(super) async fn start(
 ) -> Result<Node, BootError> {
     let clock: Arc<dyn Clock> = Arc::new(HostClock);
     let metrics = Arc::new(Metrics::new(config));
-    let sources = Arc::new(sources(config, &clock)?);
+    let rules = Arc::new(SourceRules::new(config, &clock)?);
+    let sources = sources(config, &rules)?;
     let certificates = Certificates::open(config, &metrics)?;
     // Before anything is put in it, the control socket included: a folder whose entry a power cut takes back takes the
     // store with it.
@@ -70,6 +70,7 @@ pub(super) async fn start(
     let parts = FrontParts {
         config: config.clone(),
         settings: settings.clone(),
+        rules,
         sockets,
         clock,
         metrics,
@@ -123,36 +124,27 @@ pub(crate) fn rocks_options(config: &Config) -> RocksOptions {
     }
 }
 
-fn sources(config: &Config, clock: &Arc<dyn Clock>) -> Result<Sources, BootError> {
-    let egress = Egress::new(&config.egress).map_err(|error| format!("egress: {error}"))?;
-    let outbound = Outbound::new(egress, Arc::clone(clock));
-    config.sources.iter().map(|(id, spec)| source(id, spec, &outbound)).collect()
-}
-
-fn source(id: &str, spec: &SourceSpec, outbound: &Outbound) -> Result<Source, BootError> {
-    let verifier = spec.verify.build().map_err(|error| format!("sources.{id}.verify.{error}"))?;
-    let sinks = spec.sinks.iter().enumerate().map(|(ix, sink)| {
-        sinks::build(sink, outbound)
-            .map_err(|error| format!("sources.{id}.sinks[{ix}].{error}").into())
-    });
-    let sinks = sinks.collect::<Result<Vec<_>, BootError>>()?;
-    Ok(Source {
-        id: id.to_owned(),
-        tenant: spec.tenant.clone(),
-        verifier,
-        on_verify_failure: spec.on_verify_failure,
-        modules: Source::modules_of(&sinks),
-        sinks,
-        lanes: LaneRules::new(spec.sinks.iter().map(|sink| sink.ordered().cloned())),
-        forward: ForwardPolicy::new(spec.forward_headers.as_deref()),
-        trust_url_tenant: spec.trust_url_tenant,
-    })
+/// The sources of the configuration, and how others are kept.
+fn sources(config: &Config, rules: &Arc<SourceRules>) -> Result<SourceSetup, BootError> {
+    let source = |(id, spec): (&String, &SourceSpec)| {
+        rules.build(id, spec).map_err(|error| format!("sources.{id}.{error}"))
+    };
+    let configured = config.sources.iter().map(source).collect::<Result<Sources, _>>()?;
+    let store = match config.source_store.kind {
+        SourceStoreType::Static => None,
+        SourceStoreType::Persistent => Some(StoreSetup {
+            builder: Arc::clone(rules) as _,
+            max_sources: config.source_store.max_sources,
+        }),
+    };
+    Ok(SourceSetup { configured: Arc::new(configured), store })
 }
 
 /// What the children of `front` are made from, at every start of it.
 struct FrontParts {
     config: Config,
     settings: NodeSettings,
+    rules: Arc<SourceRules>,
     sockets: Sockets,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
@@ -217,6 +209,11 @@ impl FrontParts {
             admin: admin.clone(),
             metrics: Arc::clone(&self.metrics),
             config: Arc::new(config::redacted(&self.config)),
+            sources: SourcesApi {
+                rules: Arc::clone(&self.rules),
+                configured: Arc::new(self.config.sources.clone()),
+                ingest: self.config.http.ingest(),
+            },
             authorizer,
         }
     }

@@ -28,7 +28,7 @@ use crate::config::schema::{KEYS, Kind};
 pub use gauges::{DispatchGauges, Gauges, QueueGauges};
 use listeners::ListenerFamilies;
 pub use listeners::{Cut, HandshakeFailure, ListenerSeries, ParseFailure};
-use parts::{DispatchSeries, IngestSeries, StoreSeries, WalSeries, count};
+use parts::{DispatchSeries, IngestSeries, SourceStoreSeries, StoreSeries, WalSeries, count};
 use series::{Family, SumCounter};
 pub use store_gauges::RoomGauges;
 
@@ -52,6 +52,7 @@ pub struct Metrics {
     wal: WalSeries,
     store: StoreSeries,
     dispatch: DispatchSeries,
+    sources: SourceStoreSeries,
     restarts: Family<Counter>,
     subtrees_down: Family<Counter>,
 }
@@ -104,6 +105,7 @@ impl Metrics {
             wal: WalSeries::new(to),
             store: StoreSeries::new(to),
             dispatch: DispatchSeries::new(to),
+            sources: SourceStoreSeries::new(to),
             restarts: to.counters(
                 "ankusa_instance_child_restarts",
                 "Restarts of a child of the supervision tree",
@@ -221,6 +223,11 @@ impl Events for Metrics {
                 let labels = [("source_id", ingest.label(source_id)), ("sink", sink)];
                 dispatch.dead_lettered.of(labels).inc();
             }
+            Event::Sources { ids, unreadable } => {
+                ingest.keep(ids);
+                self.sources.counted(ids.len(), unreadable);
+            }
+            Event::SourceChanged { source_id: _, what } => self.sources.changed(what),
             Event::ChildRestarted { child } => {
                 self.restarts.of([("child", child)]).inc();
             }

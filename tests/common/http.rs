@@ -183,7 +183,7 @@ impl Client {
         let headers: Vec<_> = headers.map(|(name, value)| (name.into(), value.into())).collect();
         let mut answer = Answer { status, headers, body: Vec::new() };
         answer.headers.retain(|(name, _)| name != "date");
-        let bodiless = method == "HEAD" || (100..200).contains(&status);
+        let bodiless = method == "HEAD" || (100..200).contains(&status) || status == 204;
         if !bodiless {
             answer.body = self.body(&answer).await?;
         }

@@ -18,6 +18,13 @@ use crate::ports::{Direction, Scan};
 /// Most tenants answered at once.
 const MAX_TENANTS: usize = 1_000;
 
+/// Tenants whose counters are read at once.
+const TENANTS_AT_ONCE: u32 = 1_000;
+
+/// What counts rows that are not finished.
+const UNFINISHED: [Field; 4] =
+    [Field::Pending, Field::Scheduled, Field::Inflight, Field::LaneMembers];
+
 /// Behind which tenant a page goes on. Ordinals are dense and never reused, so the pages hold each tenant once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TenantCursor(TenantOrd);
@@ -100,6 +107,24 @@ impl Admin {
         let stored = self.handles.store.get(Cf::Tenants, &TenantNameKey(id).encode())?;
         let tenant = stored.as_deref().and_then(TenantNameKey::read_value);
         tenant.ok_or_else(|| AdminError::TenantNotFound(id.to_owned()))
+    }
+
+    /// Tenants with rows that are not finished, by the counters.
+    pub(super) async fn tenants_with_rows(&self) -> Result<Vec<TenantOrd>, AdminError> {
+        let next_ord = self.handles.store.get(Cf::Default, META_NEXT_ORD)?;
+        let next_ord = next_ord.as_deref().and_then(read_tolerant).unwrap_or(0);
+        let end = u32::try_from(next_ord).unwrap_or(u32::MAX);
+        let (mut with_rows, mut first) = (Vec::new(), TenantOrd::FIRST.0);
+        while first < end {
+            let last = end.min(first.saturating_add(TENANTS_AT_ONCE)) - 1;
+            let counted = self.counted(TenantOrd(first), TenantOrd(last)).await?;
+            let unfinished = counted.into_iter().filter(|(_, counts)| {
+                UNFINISHED.iter().any(|field| counts.get(field).is_some_and(|count| *count != 0))
+            });
+            with_rows.extend(unfinished.map(|(tenant, _)| tenant));
+            first = last + 1;
+        }
+        Ok(with_rows)
     }
 
     /// Every counter of one tenant, or of the node.

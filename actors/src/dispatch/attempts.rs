@@ -167,6 +167,11 @@ impl Attempts {
         self.shared.inner().queues.forget(|job| claims.contains(&job.claimed.key()));
     }
 
+    /// Takes back what waits for sinks that are not among `keys` any more. What runs already runs on.
+    pub(super) fn take_all_but(&self, keys: &BTreeSet<usize>) -> Vec<Job> {
+        self.shared.inner().queues.take_all_but(|key| keys.contains(key))
+    }
+
     /// Begins as many attempts as may run at once.
     pub(super) fn fill(&mut self) {
         while self.tasks.try_join_next().is_some() {}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ractor::rpc::CallResult;
 use tokio::sync::watch;
 
-use super::{DispatchMsg, PurgeChunk, PurgeStep};
+use super::{DispatchMsg, PullStep, PurgeChunk, PurgeStep};
 use crate::model::ids::TenantOrd;
 use crate::ports::KvError;
 use crate::supervision::{Doorbell, Slot};
@@ -84,6 +84,20 @@ impl DispatchHandle {
         let dispatch = self.slot.get().ok_or(PurgeError::NotRunning)?;
         match dispatch.call(|reply| DispatchMsg::Purge(step, reply), None).await {
             Ok(CallResult::Success(purged)) => Ok(purged?),
+            Ok(CallResult::Timeout | CallResult::SenderError) | Err(_) => {
+                Err(PurgeError::NotRunning)
+            }
+        }
+    }
+
+    /// Makes a chunk of a source's rows due now; answers where the next begins.
+    ///
+    /// # Errors
+    /// They may be due now all the same.
+    pub async fn pull(&self, step: PullStep) -> Result<Option<Vec<u8>>, PurgeError> {
+        let dispatch = self.slot.get().ok_or(PurgeError::NotRunning)?;
+        match dispatch.call(|reply| DispatchMsg::Pull(step, reply), None).await {
+            Ok(CallResult::Success(next)) => Ok(next?),
             Ok(CallResult::Timeout | CallResult::SenderError) | Err(_) => {
                 Err(PurgeError::NotRunning)
             }

@@ -9,8 +9,8 @@ use super::attempts::{Attempts, Job};
 use super::canary;
 use super::due::Due;
 use super::lane_reads::lane_of_head;
-use super::outcomes::{Change, DeadLetter, Rules, Settled, cut};
-use super::targets::Targets;
+use super::outcomes::{BREAKER_OPEN, Change, DeadLetter, Rules, Settled, cut};
+use super::targets::{Targets, Unbound};
 use crate::model::cf::Cf;
 use crate::model::delivery::{DeliveryRow, DeliveryRowError, RowState};
 use crate::model::envelope::{Envelope, EnvelopeError};
@@ -22,6 +22,9 @@ use crate::store::StoreHandle;
 
 /// The sink of a row that has none, in metrics.
 const NO_SINK: &str = "none";
+
+/// How long a row waits whose source cannot be read now, or whose sink is switched off, before it is looked at again.
+const WAIT_MS: u64 = 30_000;
 
 /// A due key with what it stands for.
 pub(super) struct Loaded {
@@ -101,6 +104,13 @@ pub(super) struct Claimable {
     pub(super) stamp_ms: u64,
 }
 
+/// A row without a sink to be attempted at.
+struct NoTarget {
+    row: DeliveryRow,
+    envelope: Arc<Envelope>,
+    why: Unbound,
+}
+
 /// Decides about due rows and writes what follows.
 pub(super) struct Claiming<'a> {
     pub(super) targets: &'a Targets,
@@ -122,6 +132,7 @@ impl Claiming<'_> {
             return;
         }
         let claimed = ops.claim(&due.key, due.value);
+        let is_head = lane.is_some();
         let job = match (row, hook) {
             (StoredRow::Missing, _) => Err(Change::NoRow),
             (_, None) => Err(Change::NoHook),
@@ -129,7 +140,8 @@ impl Claiming<'_> {
                 if is_as_committed(&row, due.key.at_ms) {
                     into.stamp_ms = into.stamp_ms.max(row.at_ms);
                 }
-                self.bind(claimed, lane, row, envelope).map_err(Change::Dead)
+                self.bind(claimed, lane, row, envelope)
+                    .map_err(|no_target| self.unbound(*no_target, is_head))
             }
             (StoredRow::Read(row), Some(Err(error))) => {
                 Err(Change::Dead(self.unreadable_hook(row, &error)))
@@ -143,6 +155,11 @@ impl Claiming<'_> {
                 None => into.jobs.push(job),
                 Some(until_ms) => self.park(job, until_ms, ops, into),
             },
+            Err(change @ Change::Park { .. }) => {
+                let settled = Settled { claimed, lane, change };
+                settled.write(ops);
+                into.parked_until_ms.extend(settled.due_ms());
+            }
             Err(change) if lane.is_some() => into.settled.push(Settled { claimed, lane, change }),
             Err(change) => {
                 let settled = Settled { claimed, lane, change };
@@ -170,22 +187,49 @@ impl Claiming<'_> {
         lane: Option<LaneKey>,
         row: DeliveryRow,
         envelope: Arc<Envelope>,
-    ) -> Result<Job, DeadLetter> {
+    ) -> Result<Job, Box<NoTarget>> {
         match self.targets.bind(&envelope.source_id, claimed.sink, row.module.as_deref()) {
             Ok(target) => {
                 let target = Arc::clone(target);
                 Ok(Job { claimed, ticket: 0, lane, row, envelope, target })
             }
-            Err(reason) => {
+            Err(why) => Err(Box::new(NoTarget { row, envelope, why })),
+        }
+    }
+
+    /// What becomes of a row without a target.
+    fn unbound(&self, no_target: NoTarget, is_head: bool) -> Change {
+        let NoTarget { row, envelope, why } = no_target;
+        match why {
+            Unbound::Waits(why) => {
+                let until_ms = self.now_ms.saturating_add(WAIT_MS);
+                self.rules.park(row, is_head, until_ms, why)
+            }
+            Unbound::Gone(reason) => {
                 let (source_id, hook_id) = (envelope.source_id.clone(), envelope.id.to_string());
-                Err(self.dead(row, source_id, hook_id, reason))
+                Change::Dead(self.dead(row, source_id, hook_id, reason))
+            }
+        }
+    }
+
+    /// A claimed row that waits for an attempt, after its source was changed.
+    ///
+    /// # Errors
+    /// What becomes of it, if it has no sink to be attempted at any more.
+    pub(super) fn rebind(&self, job: Job) -> Result<Job, Box<Settled>> {
+        let Job { claimed, ticket, lane, row, envelope, target: _ } = job;
+        match self.bind(claimed, lane, row, envelope) {
+            Ok(job) => Ok(Job { ticket, ..job }),
+            Err(no_target) => {
+                let change = self.unbound(*no_target, lane.is_some());
+                Err(Box::new(Settled { claimed, lane, change }))
             }
         }
     }
 
     fn park(&self, job: Job, until_ms: u64, ops: &mut Ops, into: &mut Claimable) {
         let Job { claimed, lane, row, .. } = job;
-        let change = self.rules.park(row, lane.is_some(), until_ms);
+        let change = self.rules.park(row, lane.is_some(), until_ms, BREAKER_OPEN);
         let settled = Settled { claimed, lane, change };
         settled.write(ops);
         into.parked_until_ms.extend(settled.due_ms());

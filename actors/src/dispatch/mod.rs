@@ -24,6 +24,7 @@ mod load;
 mod markers;
 mod outcomes;
 mod page;
+mod pull;
 mod purge;
 mod purge_cursor;
 mod queues;
@@ -40,6 +41,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 pub use config::{DispatchConfig, RetryConfig, ShareConfig};
 pub use handle::{DispatchHandle, DispatchSnapshot, PurgeError, TenantsInflight};
+pub use pull::{PullStep, Waiting, waiting_of};
 pub use purge::{PurgeChunk, PurgeStep, Purged};
 pub use purge_cursor::{NoCursor, PurgeCursor, Purgeable};
 pub use state::DispatchState;
@@ -47,7 +49,7 @@ pub use state::DispatchState;
 use crate::model::value_version::ValueVersion;
 use crate::ports::{Clock, Entropy, Events, KvError};
 use crate::queue::{JoinedLanes, SyncedMark};
-use crate::sources::Sources;
+use crate::sources::SourceTable;
 use crate::store::StoreHandle;
 use crate::supervision::{Crash, told_to_crash};
 
@@ -60,6 +62,8 @@ pub enum DispatchMsg {
     Finished,
     /// Remove a chunk of a tenant's rows.
     Purge(PurgeStep, RpcReplyPort<Result<PurgeChunk, KvError>>),
+    /// Make rows of a source due now that wait for a retry.
+    Pull(PullStep, RpcReplyPort<Result<Option<Vec<u8>>, KvError>>),
     /// Panic, for a drill.
     Crash,
 }
@@ -84,7 +88,8 @@ pub struct DispatchArgs {
     pub mark: SyncedMark,
     /// Lanes that may have something to promote.
     pub joined: JoinedLanes,
-    pub sources: Arc<Sources>,
+    /// Delivered by what they are now, whatever they were when a hook came.
+    pub sources: SourceTable,
     /// How rows are written.
     pub version: ValueVersion,
     pub handle: DispatchHandle,
@@ -120,6 +125,10 @@ impl Actor for Dispatch {
             DispatchMsg::Finished => state.turn().await,
             DispatchMsg::Purge(step, reply) => {
                 let _ = reply.send(state.purge(&step).await);
+                state.turn().await;
+            }
+            DispatchMsg::Pull(step, reply) => {
+                let _ = reply.send(state.pull(&step).await);
                 state.turn().await;
             }
             DispatchMsg::Crash => told_to_crash(),

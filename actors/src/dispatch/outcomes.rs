@@ -16,6 +16,9 @@ pub(super) const BATCH: usize = 256;
 /// Characters kept of what a sink said. A row is written again at every attempt.
 const MAX_REASON_CHARS: usize = 1_000;
 
+/// Why a row waits whose sink keeps failing.
+pub(super) const BREAKER_OPEN: &str = "breaker open";
+
 /// By what rules rows are settled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
@@ -81,7 +84,7 @@ impl Rules {
                 return Settled { claimed, lane, change: Change::Delivered };
             }
             End::Parked { until_ms } => {
-                let change = self.park(job.row, lane.is_some(), until_ms);
+                let change = self.park(job.row, lane.is_some(), until_ms, BREAKER_OPEN);
                 return Settled { claimed, lane, change };
             }
             End::Answered(Outcome::Permanent(reason)) => (Next::GiveUp, reason),
@@ -110,9 +113,15 @@ impl Rules {
     }
 
     /// A row whose sink is left alone until then. What went wrong last is kept.
-    pub(super) fn park(&self, row: DeliveryRow, is_head: bool, until_ms: u64) -> Change {
+    pub(super) fn park(
+        &self,
+        row: DeliveryRow,
+        is_head: bool,
+        until_ms: u64,
+        why: &'static str,
+    ) -> Change {
         let kind = DueKind::put_back(is_head, row.attempts);
-        let error = row.error.or_else(|| Some("breaker open".to_owned()));
+        let error = row.error.or_else(|| Some(why.to_owned()));
         let row = DeliveryRow { at_ms: until_ms, error, ..row };
         Change::Park { row: row.encode(self.version), at_ms: until_ms, kind }
     }

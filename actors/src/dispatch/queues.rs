@@ -318,6 +318,24 @@ impl<K: Clone + Ord, T> Queues<K, T> {
         }
     }
 
+    /// Takes out what waits for the sinks that do not stay, and forgets those of them that run nothing.
+    pub(super) fn take_all_but(&mut self, stays: impl Fn(&K) -> bool) -> Vec<T> {
+        let mut taken = Vec::new();
+        self.lanes.retain(|key, lane| {
+            if stays(key) {
+                return true;
+            }
+            taken.extend(lane.waiting.take());
+            lane.running + lane.stalled > 0
+        });
+        self.ring.retain(|key| stays(key));
+        for (key, lane) in &mut self.lanes {
+            lane.in_ring &= stays(key);
+        }
+        self.waiting -= taken.len();
+        taken
+    }
+
     pub(super) fn waiting(&self) -> usize {
         self.waiting
     }

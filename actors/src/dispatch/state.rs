@@ -1,6 +1,8 @@
 //! What dispatch remembers, and one turn of its work.
 
 mod purging;
+mod shown;
+mod sources;
 mod stop;
 mod timer;
 
@@ -27,7 +29,7 @@ use super::reclaim::Sweep;
 use super::recover::{pull_back, recover_claims, restore_markers};
 use super::targets::Targets;
 use super::writing::Writing;
-use super::{DispatchArgs, DispatchMsg, DispatchSnapshot};
+use super::{DispatchArgs, DispatchMsg};
 use crate::model::ids::TenantOrd;
 use crate::model::retry::RetryPolicy;
 use crate::ports::{Clock, KvError};
@@ -120,7 +122,7 @@ impl DispatchState {
         let attempt_timeout_ms = config.attempt_timeout_ms;
         Self {
             myself,
-            targets: Targets::new(&args.sources),
+            targets: Targets::new(args.sources.now()),
             rules: Rules { retry, attempt_timeout_ms, version: args.version },
             attempts,
             writing: Writing::new(args.store.clone()),
@@ -160,6 +162,7 @@ impl DispatchState {
     /// Does whatever there is to do, and sees to it that it is called again in time.
     pub(super) async fn turn(&mut self) {
         self.keep_house();
+        self.follow_sources();
         let worked = self.work().await;
         if let Err(error) = &worked
             && !self.complained
@@ -270,6 +273,8 @@ impl DispatchState {
         self.outcomes.extend(done.map(|done| rules.settle(done, entropy.unit())));
         loop {
             let now_ms = self.clock.now_ms();
+            let mark = self.args.mark.get();
+            self.follow_sources();
             let handover = Handover {
                 claiming: Claiming {
                     targets: &self.targets,
@@ -277,7 +282,7 @@ impl DispatchState {
                     attempts: &self.attempts,
                     now_ms,
                 },
-                mark: self.args.mark.get(),
+                mark,
                 max_bytes: self.args.config.max_inflight_bytes,
                 claims: !self.stopping,
             };
@@ -347,6 +352,8 @@ impl DispatchState {
         self.look = false;
         // Before what has joined lanes is looked at: all of that is applied.
         let mark = self.args.mark.get();
+        // After the mark: every hook up to it came while its source was there to be seen.
+        self.follow_sources();
         self.lanes.joined(self.args.joined.take());
         let promoted = self.lanes.promote(&mut self.writing, now_ms, mark).await;
         self.look |= promoted.is_err();
@@ -374,22 +381,5 @@ impl DispatchState {
         self.next_look_ms = report.next_ms.filter(|_| !promoted.more).unwrap_or(now_ms);
         self.look |= claimed.is_err();
         claimed
-    }
-
-    fn show(&self) {
-        let (counts, held) = (self.attempts.counts(), self.held.total());
-        let snapshot = DispatchSnapshot {
-            running: counts.running,
-            claimed: held.rows,
-            claimed_bytes: u64::try_from(held.bytes).unwrap_or(u64::MAX),
-            runnable: counts.runnable,
-            breakers_open: counts.breakers_open,
-            oldest_due_at_ms: self.oldest_due_at_ms,
-        };
-        self.args.handle.snapshot.send_if_modified(|shown| {
-            let is_new = *shown != snapshot;
-            *shown = snapshot;
-            is_new
-        });
     }
 }

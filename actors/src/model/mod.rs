@@ -11,6 +11,7 @@ pub mod envelope;
 pub mod etf;
 pub mod failure;
 pub mod forward;
+pub mod handshake;
 pub mod http_answer;
 pub mod idempotency;
 pub mod ids;
@@ -24,6 +25,7 @@ pub mod retry;
 pub mod sink_spec;
 pub mod source;
 pub mod standard_webhooks;
+pub mod stored_source;
 pub mod value_version;
 pub mod verify;
 

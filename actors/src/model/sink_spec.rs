@@ -27,6 +27,13 @@ pub enum SinkSpec {
 }
 
 impl SinkSpec {
+    pub const fn is_enabled(&self) -> bool {
+        match self {
+            Self::Log(spec) => spec.enabled,
+            Self::Http(spec) => spec.enabled,
+        }
+    }
+
     /// What its hooks are kept in order by; `None` where any two may be delivered in any order.
     pub const fn ordered(&self) -> Option<&OrderBy> {
         match self {
@@ -36,13 +43,32 @@ impl SinkSpec {
     }
 }
 
+/// The default of `enabled`.
+pub(super) const fn on() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+pub(super) const fn is_on(enabled: &bool) -> bool {
+    *enabled
+}
+
 /// A line in the node's own log. Not durable.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogSinkSpec {
+    /// See [`HttpSinkSpec::enabled`].
+    #[serde(default = "on", skip_serializing_if = "is_on")]
+    pub enabled: bool,
     /// See [`HttpSinkSpec::ordered`].
     #[serde(default, with = "ordering", skip_serializing_if = "Option::is_none")]
     pub ordered: Option<OrderBy>,
+}
+
+impl Default for LogSinkSpec {
+    fn default() -> Self {
+        Self { enabled: true, ordered: None }
+    }
 }
 
 /// A request to a worker.
@@ -51,6 +77,10 @@ pub struct LogSinkSpec {
 pub struct HttpSinkSpec {
     /// `https://`, or `http://` where `egress.allow_http` says so. Credentials in it are sent as `authorization`.
     pub url: String,
+    /// False: it is left alone, and whatever is for it waits until it is enabled again. A sink that is not wanted any
+    /// more is removed instead.
+    #[serde(default = "on", skip_serializing_if = "is_on")]
+    pub enabled: bool,
     #[serde(default)]
     pub method: HttpSinkMethod,
     /// At most [`MAX_HEADERS`], sent with every delivery; they win over forwarded headers of the same name, and over `content-type`.
@@ -115,6 +145,7 @@ impl HttpSinkSpec {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
+            enabled: true,
             method: HttpSinkMethod::default(),
             headers: BTreeMap::new(),
             timeout_ms: default_timeout_ms(),
@@ -177,6 +208,7 @@ impl fmt::Debug for HttpSinkSpec {
     /// Without what must not be logged: secrets, header values, and a URL that may carry credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpSinkSpec")
+            .field("enabled", &self.enabled)
             .field("method", &self.method)
             .field("headers", &self.headers.keys())
             .field("timeout_ms", &self.timeout_ms)
@@ -305,10 +337,11 @@ mod tests {
     fn every_key_is_read_and_written_as_it_was() {
         let written = json!({"type": "http", "url": "http://w", "method": "patch", "headers": {"X-A": "b"},
             "timeout_ms": 1, "secret": ["new", "old"], "allow_unsigned": true, "max_response_bytes": 0,
-            "ordered": {"by": "source"}});
+            "ordered": {"by": "source"}, "enabled": false});
         let spec: SinkSpec = from_value(written.clone()).unwrap();
         let expected = HttpSinkSpec {
             url: "http://w".into(),
+            enabled: false,
             method: HttpSinkMethod::Patch,
             headers: BTreeMap::from([("X-A".into(), "b".into())]),
             timeout_ms: 1,
@@ -402,7 +435,7 @@ mod tests {
             spec.secret = Some(SinkSecret::List(vec!["hunter2".into()]));
         });
         let printed = format!("{:?}", SinkSpec::Http(spec));
-        let expected = "Http(HttpSinkSpec { method: Post, headers: [\"authorization\"], timeout_ms: 5000, \
+        let expected = "Http(HttpSinkSpec { enabled: true, method: Post, headers: [\"authorization\"], timeout_ms: 5000, \
                         secret: Some(SinkSecret(1 redacted)), allow_unsigned: false, max_response_bytes: 65536, ordered: None, .. })";
         assert_eq!(printed, expected);
     }

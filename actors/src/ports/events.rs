@@ -14,6 +14,8 @@ pub enum IngestOutcome {
     /// The connection was closed unanswered: the fence could not be made durable.
     Unknown,
     TenantLimit,
+    /// Nothing was stored: the provider asked something, and was answered.
+    Handshake,
 }
 
 impl IngestOutcome {
@@ -25,6 +27,7 @@ impl IngestOutcome {
             Self::StoreUnavailable => "store_unavailable",
             Self::Unknown => "unknown",
             Self::TenantLimit => "tenant_limit",
+            Self::Handshake => "handshake",
         }
     }
 }
@@ -133,6 +136,16 @@ pub enum Event<'a> {
     Purged {
         state: &'static str,
         rows: u64,
+    },
+    /// The sources of the API as they are now; some rows cannot be used.
+    Sources {
+        ids: &'a [String],
+        unreadable: usize,
+    },
+    /// A source of the API was `created`, `updated` or `deleted`.
+    SourceChanged {
+        source_id: &'a str,
+        what: &'static str,
     },
     ChildRestarted {
         child: &'a str,

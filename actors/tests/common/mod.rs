@@ -29,7 +29,9 @@ use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
 use ankusa_actors::ports::sim::{JournalEvents, SimClock, SimDisk, SimEngine, SimEntropy};
 use ankusa_actors::ports::{Clock, Engine, Entropy, Pair};
 use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, Refusal, TenantsConfig};
-use ankusa_actors::sources::{LaneRules, Source, Sources};
+use ankusa_actors::sources::{
+    Answers, LaneRules, Source, SourceSetup, Sources, StoreSetup, Switches,
+};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::{Front, MakeFront};
 use bytes::Bytes;
@@ -49,6 +51,8 @@ pub struct Bench {
     pub events: Arc<JournalEvents>,
     pub settings: NodeSettings,
     pub sources: Arc<Sources>,
+    /// How sources of the API are kept, if they are.
+    pub stored_sources: Option<StoreSetup>,
     /// False for tests that put rows on the disk which no node ever would.
     pub stays_sound: bool,
 }
@@ -91,6 +95,7 @@ impl Bench {
                 dispatch: DispatchConfig::default(),
             },
             sources: Arc::default(),
+            stored_sources: None,
             stays_sound: true,
         }
     }
@@ -107,7 +112,8 @@ impl Bench {
             entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
             events: Arc::clone(&self.events) as _,
         };
-        let (sources, front) = (Arc::clone(&self.sources), Arc::clone(&self.front));
+        let (configured, front) = (Arc::clone(&self.sources), Arc::clone(&self.front));
+        let sources = SourceSetup { configured, store: self.stored_sources.clone() };
         let started = Node::start(ports, self.settings.clone(), sources, front);
         started.await.map_err(|error| error.to_string())
     }
@@ -203,12 +209,14 @@ pub fn open_source(id: &str, tenant: &str, modules: &[&'static str]) -> Source {
         id: id.to_owned(),
         tenant: tenant.to_owned(),
         verifier: Verifier::None,
+        answers: Answers::default(),
         on_verify_failure: OnVerifyFailure::Reject,
         sinks: Vec::new(),
         modules: modules.iter().copied().collect(),
         lanes: LaneRules::default(),
         forward: ForwardPolicy::default(),
         trust_url_tenant: false,
+        switches: Switches::default(),
     }
 }
 

@@ -6,6 +6,7 @@
 mod purge;
 mod render;
 mod socket;
+mod sources;
 mod verbs;
 
 use std::io::{self, Write};
@@ -48,6 +49,9 @@ pub(super) fn run(args: &CtlArgs) -> ExitCode {
         let verb = &args.verb;
         if let Verb::Purge(purge) = verb {
             return purge::run(&path, verb, purge, args.json).await;
+        }
+        if let Verb::Sources(sources) = verb {
+            return sources::run(&path, sources, args.json).await;
         }
         let connection = socket::connect(&path).await?;
         let answer = ask(connection, verb.method(), &verb.path_and_query(), verb.limit()).await;

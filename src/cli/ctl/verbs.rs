@@ -6,8 +6,10 @@ use clap::{Args, Subcommand};
 use hyper::{Method, StatusCode};
 use url::form_urlencoded::{Serializer, byte_serialize};
 
+use super::sources::SourcesVerb;
+
 /// How long most answers may take to begin.
-const LIMIT: Duration = Duration::from_secs(10);
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
 /// The same where the node opens its store or works through its queues first.
 const LONG_LIMIT: Duration = Duration::from_secs(180);
 /// The same where it reads every row first, and may have been asked before.
@@ -35,6 +37,9 @@ pub(super) enum Verb {
     /// Deliveries that were given up
     #[command(subcommand)]
     Dlq(DlqVerb),
+    /// Sources that the API keeps
+    #[command(subcommand)]
+    Sources(SourcesVerb),
     /// Remove delivery rows of a tenant for good, and the hooks that owe nothing else; told again, it does what is left
     Purge(PurgeArgs),
     /// Count every row against the counters of the running node: exit 0 if they are right, 3 if they are not
@@ -148,6 +153,7 @@ impl Verb {
             | Self::Stats { .. }
             | Self::Tenants(_)
             | Self::Dlq(DlqVerb::List(_))
+            | Self::Sources(_)
             | Self::Scrub { now: false }
             | Self::Dump => Method::GET,
             Self::Store(StoreVerb::Reopen)
@@ -194,6 +200,8 @@ impl Verb {
                     ("cursor", page.cursor.clone()),
                 ],
             ),
+            // Asks for itself.
+            Self::Sources(_) => String::new(),
             Self::Purge(args) => args.path_and_query(None),
             Self::Recount { repair } => {
                 with_query("/v1/recount", [("repair", Some(repair.to_string()))])
@@ -212,6 +220,7 @@ impl Verb {
             | Self::Ready
             | Self::Stats { .. }
             | Self::Purge(_)
+            | Self::Sources(_)
             | Self::Store(_)
             | Self::Scrub { .. }
             | Self::Crash { .. }
@@ -238,6 +247,7 @@ impl Verb {
             | Self::Tenants(_)
             | Self::Dlq(_)
             | Self::Purge(_)
+            | Self::Sources(_)
             | Self::Dump
             | Self::Scrub { .. }
             | Self::Crash { .. } => LIMIT,
@@ -261,9 +271,14 @@ impl PurgeArgs {
 }
 
 /// Whatever is in the name stays one part of the path.
-fn of_tenant(tenant: &str) -> String {
-    let encoded: String = byte_serialize(tenant.as_bytes()).collect();
-    format!("/v1/tenants/{}", encoded.replace('+', "%20"))
+pub(super) fn of_tenant(tenant: &str) -> String {
+    format!("/v1/tenants/{}", in_path(tenant))
+}
+
+/// One part of a path.
+pub(super) fn in_path(name: &str) -> String {
+    let encoded: String = byte_serialize(name.as_bytes()).collect();
+    encoded.replace('+', "%20")
 }
 
 fn with_query<const N: usize>(path: &str, fields: [(&str, Option<String>); N]) -> String {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -19,13 +20,14 @@ use crate::config::Config;
 /// Stands for a source that is not configured (any more): label values are bounded.
 const OTHER: &str = "other";
 
-const OUTCOMES: [IngestOutcome; 6] = [
+const OUTCOMES: [IngestOutcome; 7] = [
     IngestOutcome::Committed,
     IngestOutcome::Rejected,
     IngestOutcome::Overload,
     IngestOutcome::StoreUnavailable,
     IngestOutcome::Unknown,
     IngestOutcome::TenantLimit,
+    IngestOutcome::Handshake,
 ];
 
 const REASONS: [RefusedReason; 5] = [
@@ -35,6 +37,9 @@ const REASONS: [RefusedReason; 5] = [
     RefusedReason::InvalidHeader,
     RefusedReason::StoreUnavailable,
 ];
+
+/// What a change of a source can be.
+const CHANGES: [&str; 3] = ["created", "updated", "deleted"];
 
 /// The states of rows that can be purged.
 const PURGED: [&str; 3] = ["pending", "inflight", "dead"];
@@ -49,9 +54,13 @@ type SinkSeries = BTreeMap<(&'static str, DeliveryResult), (Counter, Histogram)>
 /// What happens to requests.
 #[derive(Debug)]
 pub(super) struct IngestSeries {
-    sources: BTreeMap<String, SourceSeries>,
+    requests: Family<Counter>,
+    durations: Family<Histogram>,
+    configured: BTreeMap<String, Arc<SourceSeries>>,
+    /// Of the configuration and of the API.
+    sources: ArcSwap<BTreeMap<String, Arc<SourceSeries>>>,
     /// Counts what is not configured and never shows it.
-    other_source: SourceSeries,
+    other_source: Arc<SourceSeries>,
     pub(super) refused: BTreeMap<RefusedReason, Counter>,
     pub(super) verify_failures: Family<Counter>,
     pub(super) load_shed: Counter,
@@ -71,19 +80,17 @@ impl IngestSeries {
             to.histograms("ankusa_ingest_duration_seconds", "From a request to its answer");
         let refused =
             to.counters("ankusa_ingest_refused", "Requests refused before their source was known");
-        let source = |id: &String| {
-            let count = |outcome: IngestOutcome| {
-                (outcome, requests.of([("source_id", id), ("outcome", outcome.as_str())]))
-            };
-            let outcomes = OUTCOMES.map(count).into();
-            (id.clone(), SourceSeries { outcomes, duration: durations.of([("source_id", id)]) })
-        };
+        let source = |id: &String| (id.clone(), SourceSeries::new(&requests, &durations, id));
+        let configured: BTreeMap<_, _> = config.sources.keys().map(source).collect();
         Self {
-            sources: config.sources.keys().map(source).collect(),
-            other_source: SourceSeries {
+            requests,
+            durations,
+            sources: ArcSwap::from_pointee(configured.clone()),
+            configured,
+            other_source: Arc::new(SourceSeries {
                 outcomes: OUTCOMES.map(|outcome| (outcome, Counter::default())).into(),
                 duration: histogram(),
-            },
+            }),
             refused: REASONS
                 .map(|reason| (reason, refused.of([("reason", reason.as_str())])))
                 .into(),
@@ -97,14 +104,79 @@ impl IngestSeries {
     }
 
     pub(super) fn answered(&self, source_id: &str, outcome: IngestOutcome, took: Duration) {
-        let source = self.sources.get(source_id).unwrap_or(&self.other_source);
+        let sources = self.sources.load();
+        let source = sources.get(source_id).map_or(&self.other_source, |source| source);
         count(&source.outcomes, &outcome);
         source.duration.observe(took.as_secs_f64());
     }
 
     /// The label of a source: its id if it is configured.
     pub(super) fn label<'a>(&self, source_id: &'a str) -> &'a str {
-        if self.sources.contains_key(source_id) { source_id } else { OTHER }
+        if self.sources.load().contains_key(source_id) { source_id } else { OTHER }
+    }
+
+    /// The API has these sources now, beside those of the configuration: what is gone is shown no more.
+    pub(super) fn keep(&self, ids: &[String]) {
+        let before = self.sources.load_full();
+        let mut now = self.configured.clone();
+        for id in ids {
+            let known = before.get(id).map(Arc::clone);
+            let series =
+                known.unwrap_or_else(|| SourceSeries::new(&self.requests, &self.durations, id));
+            now.insert(id.clone(), series);
+        }
+        for gone in before.keys().filter(|id| !now.contains_key(*id)) {
+            self.requests.forget("source_id", gone);
+            self.durations.forget("source_id", gone);
+            self.verify_failures.forget("source_id", gone);
+        }
+        self.sources.store(Arc::new(now));
+    }
+}
+
+impl SourceSeries {
+    fn new(requests: &Family<Counter>, durations: &Family<Histogram>, id: &str) -> Arc<Self> {
+        let count = |outcome: IngestOutcome| {
+            (outcome, requests.of([("source_id", id), ("outcome", outcome.as_str())]))
+        };
+        let outcomes = OUTCOMES.map(count).into();
+        Arc::new(Self { outcomes, duration: durations.of([("source_id", id)]) })
+    }
+}
+
+/// What happens to sources.
+#[derive(Debug)]
+pub(super) struct SourceStoreSeries {
+    stored: Gauge<u64, AtomicU64>,
+    unreadable: Gauge<u64, AtomicU64>,
+    changes: BTreeMap<&'static str, Counter>,
+}
+
+impl SourceStoreSeries {
+    pub(super) fn new(to: &mut Registrar) -> Self {
+        let changes = to.counters("ankusa_source_changes", "Changes of sources over the API");
+        Self {
+            stored: to.add(
+                "ankusa_sources_stored",
+                "Sources that the API keeps and that work",
+                Gauge::default(),
+            ),
+            unreadable: to.add(
+                "ankusa_sources_unreadable",
+                "Stored sources that cannot be used: their hooks are answered 503",
+                Gauge::default(),
+            ),
+            changes: CHANGES.map(|change| (change, changes.of([("change", change)]))).into(),
+        }
+    }
+
+    pub(super) fn counted(&self, stored: usize, unreadable: usize) {
+        self.stored.set(u64::try_from(stored).unwrap_or(u64::MAX));
+        self.unreadable.set(u64::try_from(unreadable).unwrap_or(u64::MAX));
+    }
+
+    pub(super) fn changed(&self, what: &'static str) {
+        count(&self.changes, &what);
     }
 }
 

@@ -40,6 +40,12 @@ impl<M: Clone> Family<M> {
         *self.series.write().unwrap_or_else(PoisonError::into_inner) = all;
     }
 
+    /// Drops every series with this label.
+    pub(super) fn forget(&self, label: &'static str, value: &str) {
+        let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        series.retain(|labels, _| !labels.iter().any(|(name, is)| *name == label && is == value));
+    }
+
     /// The series with these labels, if there is one.
     pub(super) fn find<const N: usize>(&self, labels: [(&'static str, &str); N]) -> Option<M> {
         let labels: Vec<Label> = labels.map(|(name, value)| (name, value.to_owned())).into();

@@ -53,6 +53,8 @@ fn emit_one_of_each(metrics: &Metrics) {
         Event::Delivered { sink: "http", result: DeliveryResult::Timeout, took: ms(30_000) },
         Event::DeadLettered { source_id, sink: "http" },
         Event::Purged { state: "dead", rows: 6 },
+        Event::Sources { ids: &["acme.c".to_owned()], unreadable: 2 },
+        Event::SourceChanged { source_id: "acme.c", what: "created" },
         Event::ChildRestarted { child: "syncer" },
         Event::SubtreeDown { domain: "dispatch" },
     ] {
@@ -183,4 +185,27 @@ fn counters_add_up_and_only_a_reopen_that_worked_tells_how_long_it_took() {
     );
     assert_eq!(samples(&text, "ankusa_store_wal_replay_seconds"), ["{instance=\"one\"} 0.0"]);
     assert_eq!(samples(&text, "ankusa_store_unavailable_seconds"), ["{instance=\"one\"} 0.0"]);
+}
+
+#[test]
+fn a_source_of_the_api_has_series_for_as_long_as_it_is_there() {
+    let metrics = metrics();
+    let before = metrics.encode();
+    let id = "acme.new".to_owned();
+    let ids = std::slice::from_ref(&id);
+    let took = ms(1);
+    let answered =
+        Event::IngestAnswered { source_id: &id, outcome: IngestOutcome::Committed, took };
+    metrics.emit(&Event::Sources { ids, unreadable: 0 });
+    metrics.emit(&answered);
+    // Another change does not begin it anew.
+    metrics.emit(&Event::Sources { ids, unreadable: 0 });
+    metrics.emit(&answered);
+    metrics.emit(&Event::VerifyFailed { source_id: &id, provider: "p", scheme: "s" });
+    let committed = r#"{instance="one",source_id="acme.new",outcome="committed"} 2"#.to_owned();
+    assert!(samples(&metrics.encode(), "ankusa_ingest_requests_total").contains(&committed));
+    assert_eq!(samples(&metrics.encode(), "ankusa_sources_stored"), ["{instance=\"one\"} 1"]);
+    metrics.emit(&Event::Sources { ids: &[], unreadable: 0 });
+    metrics.emit(&answered);
+    assert_eq!(metrics.encode(), before);
 }
