@@ -31,7 +31,7 @@ build="${CARGO_TARGET_DIR:-target}/fuzz"
 export CARGO_TARGET_DIR="$build" CARGO_INCREMENTAL=0
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
--Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1"
+-Cllvm-args=-sanitizer-coverage-trace-compares"
 # With a target named the flags are not put on build scripts, which have nothing to count into.
 cargo build --quiet --locked --release --manifest-path fuzz/Cargo.toml --target "$host"
 

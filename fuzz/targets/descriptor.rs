@@ -2,7 +2,7 @@
 //! anything in it, unless it is `none`.
 #![no_main]
 
-use ankusa_actors::model::verify::{Verifier, VerifySpec};
+use ankusa_actors::model::verify::{Judge, Request, Verifier, VerifySpec};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -13,9 +13,12 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let Ok(spec) = serde_json::from_slice::<VerifySpec>(spec) else { return };
     let Ok(verifier) = spec.build() else { return };
-    let now_s = 1_700_000_000;
-    let nothing: [(&[u8], &[u8]); 0] = [];
-    let passed = verifier.verify(&nothing, b"", now_s).is_ok();
+    let judge = Judge { now_unix_s: 1_700_000_000, max_inflated_bytes: 10_000 };
+    let check = |headers: &[(&[u8], &[u8])], body: &[u8]| {
+        let (method, path, query, peer) = ("POST", "/webhooks/a", Some("b=c"), None);
+        verifier.check(&Request { method, path, query, headers, body, peer }, &judge)
+    };
+    let passed = check(&[], b"").is_ok();
     assert_eq!(passed, matches!(verifier, Verifier::None), "nothing at all was let through");
     let end = request.windows(2).position(|pair| pair == b"\n\n").unwrap_or(request.len());
     let (head, body) = request.split_at(end);
@@ -26,6 +29,6 @@ fuzz_target!(|bytes: &[u8]| {
             Some((&line[..colon], &line[colon + 1..]))
         })
         .collect();
-    let result = verifier.verify(&headers, body.get(2..).unwrap_or_default(), now_s);
+    let result = check(&headers, body.get(2..).unwrap_or_default());
     let _ = verifier.verification(result).encode();
 });

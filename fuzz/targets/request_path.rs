@@ -12,7 +12,7 @@ use ankusa_actors::model::forward::ForwardPolicy;
 use ankusa_actors::model::source::OnVerifyFailure;
 use ankusa_actors::model::verify::VerifySpec;
 use ankusa_actors::ports::sim::{JournalEvents, SimClock, SimEntropy};
-use ankusa_actors::sources::{LaneRules, Source, Sources};
+use ankusa_actors::sources::{Answers, LaneRules, Source, Sources, Switches};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -44,12 +44,14 @@ fn source(id: &str, verify: &str) -> Source {
         id: id.to_owned(),
         tenant: "default".to_owned(),
         verifier: spec.build().unwrap(),
+        answers: Answers::default(),
         on_verify_failure: OnVerifyFailure::Reject,
         sinks: Vec::new(),
         modules: Arc::from([]),
         lanes: LaneRules::default(),
         forward: ForwardPolicy::default(),
         trust_url_tenant: false,
+        switches: Switches::default(),
     }
 }
 
@@ -60,6 +62,7 @@ fn ingest() -> Ingest {
         source("github", r#"{"type":"github","secret":"key"}"#),
         source("stripe", r#"{"type":"stripe","secret":"key"}"#),
         source("slack", r#"{"type":"slack","secret":"key"}"#),
+        source("svix", r#"{"type":"svix","secret":"whsec_a2V5"}"#),
         source("std", r#"{"type":"standard_webhooks","secret":"whsec_a2V5"}"#),
     ]
     .into_iter()
@@ -70,7 +73,7 @@ fn ingest() -> Ingest {
             prefix: "/w".to_owned(),
             max_body_bytes: MAX_BODY_BYTES,
         },
-        sources: Arc::new(sources),
+        sources: Arc::new(sources).into(),
         batchers: Arc::from([]),
         clock: Arc::new(SimClock::at(1_700_000_000_000)),
         entropy: Arc::new(SimEntropy::seeded(7)),
@@ -102,6 +105,7 @@ async fn answer(request: Request<Incoming>, is_ambiguous: bool) -> Answer {
     let head = RequestHead {
         method: parts.method.as_str().to_owned(),
         path: parts.uri.path().to_owned(),
+        query: parts.uri.query().map(str::to_owned),
         headers: parts
             .headers
             .iter()

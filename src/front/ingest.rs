@@ -127,7 +127,7 @@ pub const OPENAPI: &str = include_str!("../../openapi/ingest.v1.json");
 const PREFIX: &str = "/webhooks";
 const CATCH: &str = "/webhooks/{source_id}";
 const CATCH_OF_TENANT: &str = "/webhooks/{tenant_id}/{source_id}";
-const CATCH_STATUSES: &[u16] = &[201, 400, 401, 404, 413, 503];
+const CATCH_STATUSES: &[u16] = &[201, 400, 401, 404, 413, 414, 431, 503];
 
 /// The connection is to be closed without an answer.
 #[derive(Debug, thiserror::Error)]

@@ -18,7 +18,7 @@ impl Ingest {
         };
         let source = match self.source(source_id) {
             Ok(source) => source,
-            Err((reason, unavailable)) if reason == RefusedReason::StoreUnavailable => {
+            Err((RefusedReason::StoreUnavailable, unavailable)) => {
                 return unavailable;
             }
             Err(_) => return Answer::not_found(),
