@@ -203,9 +203,8 @@ async fn hold_on(stream: &mut TcpStream, kind: Kind) {
         }
         let wait = if drips { BYTE_EVERY } else { CLOSED_WITHIN };
         // An answer may come, and then the end.
-        match timeout(wait, stream.read(&mut answer)).await {
-            Ok(Ok(0) | Err(_)) => return,
-            Ok(Ok(_)) | Err(_) => {}
+        if let Ok(Ok(0) | Err(_)) = timeout(wait, stream.read(&mut answer)).await {
+            return;
         }
     }
 }

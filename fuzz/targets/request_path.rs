@@ -49,6 +49,7 @@ fn source(id: &str, verify: &str) -> Source {
         sinks: Vec::new(),
         modules: Arc::from([]),
         lanes: LaneRules::default(),
+        dedupe: None,
         forward: ForwardPolicy::default(),
         trust_url_tenant: false,
         switches: Switches::default(),

@@ -9,6 +9,9 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(source) = serde_json::from_slice::<SourceSpec>(bytes) {
         let _ = source.verify.build();
+        if let Some(dedupe) = &source.dedupe {
+            let _ = dedupe.build();
+        }
         let _ = (source.is_shared(), source.verifies_nothing());
         source.sinks.iter().for_each(check);
     }
