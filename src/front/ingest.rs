@@ -127,7 +127,7 @@ const PREFIX: &str = "/webhooks";
 const CATCH: &str = "/webhooks/{source_id}";
 const CATCH_OF_TENANT: &str = "/webhooks/{tenant_id}/{source_id}";
 const HANDSHAKE_STATUSES: &[u16] = &[200, 400, 403, 404, 503];
-const CATCH_STATUSES: &[u16] = &[201, 202, 400, 401, 404, 413, 429, 503];
+const CATCH_STATUSES: &[u16] = &[201, 202, 400, 401, 404, 413, 414, 429, 431, 503];
 
 /// The connection is to be closed without an answer.
 #[derive(Debug, thiserror::Error)]
