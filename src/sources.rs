@@ -6,7 +6,7 @@ use ankusa_actors::edge::Routing;
 use ankusa_actors::model::egress::Egress;
 use ankusa_actors::model::forward::ForwardPolicy;
 use ankusa_actors::model::ids::is_name;
-use ankusa_actors::model::source::SourceSpec;
+use ankusa_actors::model::source::{Protocol, SourceSpec};
 use ankusa_actors::ports::Clock;
 use ankusa_actors::sources::{BuildSource, LaneRules, Source, Switches};
 use serde::Deserialize;
@@ -87,7 +87,7 @@ impl BuildSource for SourceRules {
                 "a stored source verifies nothing and takes the tenant of its URL on trust: say trust_url_tenant: true, or have it verify"
             );
         }
-        let verifier = spec.verify.build().map_err(|error| format!("verify.{error}"))?;
+        let Protocol { verifier, answers } = spec.protocol().map_err(|error| error.to_string())?;
         let sinks = spec.sinks.iter().enumerate().map(|(at, sink)| {
             let told = |error| format!("{}.{error}", element("sinks", at));
             sinks::build(sink, &self.outbound).map_err(told)
@@ -98,6 +98,7 @@ impl BuildSource for SourceRules {
             tenant: spec.tenant.clone(),
             verifier,
             on_verify_failure: spec.on_verify_failure,
+            answers,
             modules: Source::modules_of(&sinks),
             sinks,
             lanes: LaneRules::new(spec.sinks.iter().map(|sink| sink.ordered().cloned())),
@@ -119,8 +120,8 @@ pub(crate) fn check_spec(
         let got = format!("{:?}", source.tenant);
         errors.push(ConfigError::must(child(key, "tenant"), NAME, got));
     }
-    if let Err(error) = source.verify.build() {
-        let key = format!("{}.{}", child(key, "verify"), error.key);
+    if let Err(error) = source.protocol() {
+        let key = if key.is_empty() { error.key } else { format!("{key}.{}", error.key) };
         errors.push(ConfigError::at(key, error.sentence));
     }
     if anyone_names_a_tenant(routing, source) {

@@ -444,7 +444,7 @@ fn a_source_is_refused_at_the_key_that_is_wrong() {
         (source("verify: {secret: s}"), "sources.a.verify.type: is required"),
         (
             source("verify: {type: paypal}"),
-            "sources.a.verify.type must be one of none, stripe, github, standard_webhooks, shopify, slack, hmac, got \"paypal\"",
+            "sources.a.verify.type must be one of none, adyen, discord, github, hubspot, intercom, linear, meta, paddle, sendgrid, shopify, slack, square, standard_webhooks, stream, stripe, svix, twilio, twitter, zendesk, hmac, ed25519, ecdsa_p256, rsa, bearer, mtls, got \"paypal\"",
         ),
         (source("verify: {type: github}"), "sources.a.verify.secret: is required with type github"),
         (
@@ -458,6 +458,39 @@ fn a_source_is_refused_at_the_key_that_is_wrong() {
         (
             source("verify: {type: github, secret: [a, 5]}"),
             "sources.a.verify.secret[1] must be a string, got a number",
+        ),
+        (
+            source("verify: {type: discord}"),
+            "sources.a.verify.public_key: is required with type discord",
+        ),
+        (
+            source("verify: {type: discord, public_key: [\"00\"]}"),
+            "sources.a.verify.public_key[0]: must be an Ed25519 public key",
+        ),
+        (
+            source("verify: {type: twilio, secret: s}"),
+            "sources.a.verify.url: is required with type twilio: the URL is signed",
+        ),
+        (
+            source("verify: {type: bearer, secret: [a, \" \"]}"),
+            "sources.a.verify.secret[1]: must not be empty",
+        ),
+        (
+            source("verify: {type: mtls, peers: acme}"),
+            "sources.a.verify.peers: must begin with subject:, cn:, dns:, email:, uri:, cert_sha256: or spki_sha256:",
+        ),
+        (
+            source("handshake: {type: slack}"),
+            "sources.a.handshake.type: slack needs verify.type slack",
+        ),
+        (
+            source("handshake: {type: meta, verify_token: [\"\"]}"),
+            "sources.a.handshake.verify_token[0]: must not be empty",
+        ),
+        (source("response: {status: 404}"), "sources.a.response.status must be <= 299, got 404"),
+        (
+            source("response: {status: 204, body: x}"),
+            "sources.a.response.body: must be empty with status 204",
         ),
         (
             source("verify: {type: hmac, secret: s}"),
@@ -851,7 +884,8 @@ fn the_reference_shows_the_defaults_of_a_source_and_of_a_sink() {
     assert_eq!(shown("/sources/stripe/verify/tolerance_seconds"), json!(300));
     let hmac =
         [("parse", "whole"), ("hash", "sha256"), ("encoding", "hex"), ("secret_decode", "raw")];
-    for (key, default) in hmac {
+    let received = ("signed_body", "received");
+    for (key, default) in hmac.into_iter().chain([("timestamp_format", "seconds"), received]) {
         assert_eq!(shown(&format!("/sources/other/verify/{key}")), json!(default), "{key}");
     }
 }
@@ -957,6 +991,8 @@ fn a_shown_configuration_hides_what_is_secret_and_nothing_else() {
          sources:\n  \
            a:\n    \
              verify: {{type: github, secret: [{SECRET}, {SECRET}]}}\n    \
+             handshake: {{type: meta, verify_token: {SECRET}}}\n    \
+             response: {{body: ok}}\n    \
              forward_headers: [x-a]\n    \
              sinks:\n      \
                - {{type: http, url: \"https://me:{SECRET}@w.example/h?k={SECRET}\", secret: {SECRET}, headers: {{x-k: {SECRET}}}}}\n      \
@@ -971,6 +1007,8 @@ fn a_shown_configuration_hides_what_is_secret_and_nothing_else() {
         "tenant": "default",
         "verify": {"type": "github", "secret": "[REDACTED]"},
         "on_verify_failure": "reject",
+        "handshake": {"type": "meta", "verify_token": "[REDACTED]"},
+        "response": {"status": 200, "body": "ok"},
         "sinks": [
             {"type": "http", "url": "https://[REDACTED]@w.example/h?k=[REDACTED]", "method": "post",
                 "headers": {"x-k": "[REDACTED]"}, "timeout_ms": 5000, "secret": "[REDACTED]",

@@ -13,8 +13,8 @@ use arc_swap::ArcSwap;
 use crate::model::forward::ForwardPolicy;
 use crate::model::ids::DEFAULT_TENANT;
 pub use crate::model::ordering::LaneRules;
-pub use crate::model::source::OnVerifyFailure;
 use crate::model::source::SourceSpec;
+pub use crate::model::source::{Answers, OnVerifyFailure};
 use crate::model::stored_source::SourceName;
 use crate::model::verify::Verifier;
 use crate::ports::Sink;
@@ -27,6 +27,8 @@ pub struct Source {
     pub tenant: String,
     pub verifier: Verifier,
     pub on_verify_failure: OnVerifyFailure,
+    /// What its provider hears that is not the same for all.
+    pub answers: Answers,
     /// In the order of the config: a row names its sink by this order and by its module.
     pub sinks: Vec<Arc<dyn Sink>>,
     /// The modules of `sinks`, in the same order: see [`Source::modules_of`].

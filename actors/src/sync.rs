@@ -1,6 +1,6 @@
 //! What threads share by hand is made of these: the standard library's, or those of a scheduler that tries one
-//! interleaving after the other. Neither sees into tokio or ractor, so few places are worth it: the door of the store, and
-//! the ledger with the replies and permits in it.
+//! interleaving after the other. Neither sees into tokio or ractor, so few places are worth it: the door of the store, the
+//! ledger with the replies and permits in it, and the slots.
 
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::{Arc, Mutex, MutexGuard, atomic};

@@ -35,8 +35,10 @@ fn head(path: &str) -> RequestHead {
     RequestHead {
         method: "POST".to_owned(),
         path: path.to_owned(),
+        query: None,
         headers: Vec::new(),
         content_length: None,
+        peer: None,
     }
 }
 

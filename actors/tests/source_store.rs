@@ -93,7 +93,15 @@ impl World {
 
 fn head(id: &str) -> RequestHead {
     let path = format!("/webhooks/{id}");
-    RequestHead { method: "POST".to_owned(), path, headers: Vec::new(), content_length: Some(4) }
+    let (headers, content_length) = (Vec::new(), Some(4));
+    RequestHead {
+        method: "POST".to_owned(),
+        path,
+        query: None,
+        headers,
+        content_length,
+        peer: None,
+    }
 }
 
 /// What a hook for it would be told, or nothing if it would be read.

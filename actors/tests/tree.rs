@@ -407,8 +407,10 @@ async fn the_front_says_store_unavailable_at_once_while_core_is_down_and_goes_on
     let head = RequestHead {
         method: "POST".to_owned(),
         path: "/webhooks/src".to_owned(),
+        query: None,
         headers: Vec::new(),
         content_length: None,
+        peer: None,
     };
     let ingest = &node.handles().ingest;
     let admitted = ingest.admit(&head).unwrap();

@@ -12,6 +12,8 @@ pub const REDACTED: &str = "[REDACTED]";
 /// Keys of a source, of its `verify` and of its sinks that are shown as they are.
 const SHOWN: &[&str] = &[
     "allow_unsigned",
+    "body",
+    "content_type",
     "enabled",
     "encoding",
     "forward_headers",
@@ -20,15 +22,25 @@ const SHOWN: &[&str] = &[
     "method",
     "on_verify_failure",
     "ordered",
+    "padding",
     "parse",
+    "peers",
+    "public_key",
     "secret_decode",
+    "separator",
     "sig_key",
     "sig_prefix",
     "signature_header",
     "signed",
+    "signed_body",
+    "status",
     "tenant",
     "timeout_ms",
+    "timestamp_format",
     "timestamp_header",
+    "timestamp_json",
+    "timestamp_pair",
+    "token_header",
     "tolerance_seconds",
     "trust_url_tenant",
     "type",
@@ -63,7 +75,9 @@ fn redact_source(source: &mut Value) {
     };
     for (key, value) in source.iter_mut() {
         match (key.as_str(), &mut *value) {
-            ("verify", Value::Object(options)) => redact_options(options),
+            ("verify" | "handshake" | "response", Value::Object(options)) => {
+                redact_options(options)
+            }
             ("sinks", Value::Array(sinks)) => {
                 for sink in sinks {
                     if let Value::Object(options) = sink {

@@ -18,6 +18,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName, HeaderValue, RETRY_AFTER,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -121,7 +122,10 @@ pub const OPENAPI: &str = include_str!("../../openapi/ingest.v1.json");
 const PREFIX: &str = "/webhooks";
 const CATCH: &str = "/webhooks/{source_id}";
 const CATCH_OF_TENANT: &str = "/webhooks/{tenant_id}/{source_id}";
-const CATCH_STATUSES: &[u16] = &[201, 400, 401, 404, 413, 503];
+/// Besides 2xx: a source says what its provider hears of a hook that was taken.
+const CATCH_REFUSALS: [u16; 5] = [400, 401, 404, 413, 503];
+/// Of a handshake.
+const GET_CATCH_STATUSES: [u16; 5] = [200, 400, 403, 404, 503];
 
 /// The connection is to be closed without an answer.
 #[derive(Debug, thiserror::Error)]
@@ -149,7 +153,7 @@ impl Serve for Arc<Edge> {
 impl Edge {
     async fn answer(&self, request: Request<Incoming>) -> Answered {
         if request.method() == Method::GET {
-            return Ok(self.get(request.uri().path()).await);
+            return self.get(request).await;
         }
         let (parts, body) = request.into_parts();
         if parts.extensions.get::<Ambiguous>().is_some() {
@@ -185,15 +189,12 @@ impl Edge {
         }
     }
 
-    async fn get(&self, path: &str) -> Response<Full<Bytes>> {
-        match path {
-            "/health" => super::json(StatusCode::OK, &self.admin.ingest_health()),
-            "/ready" => super::ready(&self.admin).await,
-            "/openapi.json" => super::json(StatusCode::OK, &openapi(&self.ingest.config)),
-            _other => {
-                let not_found = serde_json::json!({"error": "not_found"});
-                super::json(StatusCode::NOT_FOUND, &not_found)
-            }
+    async fn get(&self, request: Request<Incoming>) -> Answered {
+        match request.uri().path() {
+            "/health" => Ok(super::json(StatusCode::OK, &self.admin.ingest_health())),
+            "/ready" => Ok(super::ready(&self.admin).await),
+            "/openapi.json" => Ok(super::json(StatusCode::OK, &openapi(&self.ingest.config))),
+            _other => respond(self.ingest.get(&head(&request.into_parts().0))),
         }
     }
 }
@@ -220,12 +221,15 @@ fn openapi(config: &IngestConfig) -> serde_json::Value {
 pub fn ingest_endpoints() -> Vec<Endpoint> {
     let endpoint =
         |path, method, statuses: &[u16]| Endpoint { path, method, statuses: statuses.to_vec() };
+    let catch: Vec<u16> = (200..300).chain(CATCH_REFUSALS).collect();
     let mut endpoints = vec![
         endpoint("/health", "GET", &[200]),
         endpoint("/ready", "GET", &[200, 503]),
         endpoint("/openapi.json", "GET", &[200]),
-        endpoint(CATCH, "POST", CATCH_STATUSES),
-        endpoint(CATCH_OF_TENANT, "POST", CATCH_STATUSES),
+        endpoint(CATCH, "GET", &GET_CATCH_STATUSES),
+        endpoint(CATCH, "POST", &catch),
+        endpoint(CATCH_OF_TENANT, "GET", &GET_CATCH_STATUSES),
+        endpoint(CATCH_OF_TENANT, "POST", &catch),
     ];
     endpoints.sort();
     endpoints
@@ -238,8 +242,10 @@ fn head(parts: &Parts) -> RequestHead {
     RequestHead {
         method: parts.method.as_str().to_owned(),
         path: parts.uri.path().to_owned(),
+        query: parts.uri.query().map(str::to_owned),
         headers: shared(&parts.headers),
         content_length: declared.and_then(|value| value.to_str().ok()?.parse().ok()),
+        peer: None,
     }
 }
 
@@ -296,19 +302,36 @@ fn closing(answer: Answer) -> Answered {
 }
 
 fn respond(answer: Answer) -> Answered {
-    let Answer::Send { status, body, retry_after_s, durable } = answer else {
-        return Err(Unanswered);
+    let (mut response, durable) = match answer {
+        Answer::Send { status, body, retry_after_s, durable } => {
+            let json = HeaderValue::from_static("application/json");
+            let mut response = of_status(status, json, Bytes::from(body));
+            if let Some(seconds) = retry_after_s {
+                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+            }
+            (response, durable)
+        }
+        Answer::Said { status, content_type, body, durable } => {
+            // Checked when the source was loaded.
+            let content_type = HeaderValue::from_maybe_shared(content_type);
+            let text = HeaderValue::from_static("text/plain; charset=utf-8");
+            let mut response = of_status(status, content_type.unwrap_or(text), body);
+            let nosniff = HeaderValue::from_static("nosniff");
+            response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, nosniff);
+            (response, durable)
+        }
+        Answer::CloseUnanswered => return Err(Unanswered),
     };
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() =
-        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let Some(seconds) = retry_after_s {
-        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
     if durable {
-        headers.insert(DURABILITY, HeaderValue::from_static("fsync"));
+        response.headers_mut().insert(DURABILITY, HeaderValue::from_static("fsync"));
     }
     Ok(response)
+}
+
+fn of_status(status: u16, content_type: HeaderValue, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() =
+        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
 }

@@ -137,7 +137,7 @@ mod tests {
     use crate::model::stored_source::SourceName;
     use crate::model::verify::Verifier;
     use crate::ports::sim::SimSink;
-    use crate::sources::{LaneRules, Sources, Switches};
+    use crate::sources::{Answers, LaneRules, Sources, Switches};
 
     fn set(sources: impl IntoIterator<Item = Arc<Source>>) -> Arc<SourceSet> {
         let none = BTreeMap::new();
@@ -152,6 +152,7 @@ mod tests {
             id: id.to_owned(),
             tenant: "default".to_owned(),
             verifier: Verifier::None,
+            answers: Answers::default(),
             on_verify_failure: OnVerifyFailure::Reject,
             modules: Source::modules_of(&sinks),
             sinks,

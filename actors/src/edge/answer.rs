@@ -1,7 +1,9 @@
 //! The complete set of answers to an ingest request: status, JSON body, Retry-After.
 
+use bytes::Bytes;
 use serde_json::json;
 
+use crate::model::handshake::{HandshakeRefusal, Reply, Response};
 use crate::model::ids::HookId;
 
 /// What the client is told. Bodies are the documented ones, to the letter.
@@ -13,6 +15,14 @@ pub enum Answer {
         /// Whole seconds.
         retry_after_s: Option<u32>,
         /// The answer is a promise: it carries `ankusa-durability: fsync`.
+        durable: bool,
+    },
+    /// What one provider wants to hear. It may be the provider's own words: no browser may take it for more than text.
+    Said {
+        status: u16,
+        content_type: Bytes,
+        body: Bytes,
+        /// As above.
         durable: bool,
     },
     /// The outcome is unknown, so nothing is said: the connection is closed.
@@ -29,6 +39,27 @@ impl Answer {
     pub fn accepted(id: HookId) -> Self {
         let body = format!(r#"{{"id":"{id}","status":"accepted"}}"#);
         Self::Send { status: 201, body, retry_after_s: None, durable: true }
+    }
+
+    /// The hook was taken, in the words that its source was told to use.
+    pub fn said(response: &Response) -> Self {
+        let Response { status, content_type, body } = response.clone();
+        Self::Said { status, content_type, body, durable: true }
+    }
+
+    pub fn handshake(answered: Result<Reply, HandshakeRefusal>) -> Self {
+        match answered {
+            Ok(Reply { status, content_type, body }) => {
+                let content_type = Bytes::from_static(content_type.as_bytes());
+                Self::Said { status, content_type, body: body.into(), durable: false }
+            }
+            Err(HandshakeRefusal::Malformed) => {
+                Self::error(400, r#"{"error":"invalid_handshake"}"#.to_owned(), None)
+            }
+            Err(HandshakeRefusal::Forbidden) => {
+                Self::error(403, r#"{"error":"handshake_forbidden"}"#.to_owned(), None)
+            }
+        }
     }
 
     /// A path or method that is no catch URL.
@@ -86,7 +117,7 @@ mod tests {
             Answer::Send { status, body, retry_after_s, durable } => {
                 (status, body, retry_after_s, durable)
             }
-            Answer::CloseUnanswered => panic!("not sent"),
+            Answer::Said { .. } | Answer::CloseUnanswered => panic!("not sent"),
         }
     }
 
@@ -126,6 +157,14 @@ mod tests {
                 (401, r#"{"error":"verification_failed","reason":":no_match"}"#, None, false),
             ),
             (Answer::unavailable("overload"), (503, r#"{"error":"overload"}"#, Some(1), false)),
+            (
+                Answer::handshake(Err(HandshakeRefusal::Malformed)),
+                (400, r#"{"error":"invalid_handshake"}"#, None, false),
+            ),
+            (
+                Answer::handshake(Err(HandshakeRefusal::Forbidden)),
+                (403, r#"{"error":"handshake_forbidden"}"#, None, false),
+            ),
             (Answer::tenant_limit(), (503, r#"{"error":"tenant_limit"}"#, Some(60), false)),
         ];
         for (answer, (status, body, retry_after_s, durable)) in table {

@@ -12,9 +12,12 @@ use tokio::time::Instant;
 
 use super::answer::Answer;
 use super::config::{IngestConfig, Routing};
+use super::handshake;
 use crate::model::envelope::Envelope;
 use crate::model::ids::{DEFAULT_TENANT, HookId, LIFECYCLE_SOURCE, is_name};
+use crate::model::peer_identity::PeerIdentity;
 use crate::model::source::OnVerifyFailure;
+use crate::model::verify::{Judge, Request};
 use crate::ports::{Clock, Entropy, Event, Events, IngestOutcome, RefusedReason};
 use crate::queue::{BatcherHandle, CommitAnswer, NewHook, Refusal};
 use crate::sources::{Found, Source, SourceTable};
@@ -25,10 +28,14 @@ pub struct RequestHead {
     pub method: String,
     /// Without the query.
     pub path: String,
+    /// Without the question mark.
+    pub query: Option<String>,
     /// As received, names and values.
     pub headers: Vec<(Bytes, Bytes)>,
     /// The one parseable Content-Length, if there is one.
     pub content_length: Option<u64>,
+    /// Who the client is by its certificate, if it had to show one and that was checked.
+    pub peer: Option<Arc<PeerIdentity>>,
 }
 
 /// A request whose body may be read.
@@ -96,12 +103,15 @@ impl Ingest {
         if let Some(bad) = head.headers.iter().find(|(name, value)| !is_clean(name, value)) {
             return refuse(RefusedReason::InvalidHeader, Answer::invalid_header(&bad.0));
         }
+        if let Some(answer) = self.post_handshake(&source, head, started) {
+            return Err(answer);
+        }
         let tenant_id = (tenant != DEFAULT_TENANT).then(|| tenant.to_owned());
         Ok(Admitted { source, tenant_id, started })
     }
 
     /// The source as it is now; a request that has begun stays with it.
-    fn source(&self, id: &str) -> Result<Arc<Source>, (RefusedReason, Answer)> {
+    pub(super) fn source(&self, id: &str) -> Result<Arc<Source>, (RefusedReason, Answer)> {
         self.sources.look(|set| match set.find(id) {
             Found::Source(source) if !source.switches.takes_nothing => Ok(Arc::clone(source)),
             Found::Source(_) | Found::Unknown => {
@@ -152,7 +162,9 @@ impl Ingest {
     ) -> (IngestOutcome, Answer) {
         let now_ms = self.clock.now_ms();
         let now_s = i64::try_from(now_ms / 1000).unwrap_or(i64::MAX);
-        let checked = source.verifier.verify(&head.headers, &body, now_s);
+        let judge = Judge { now_unix_s: now_s, max_inflated_bytes: self.config.max_body_bytes };
+        let checked = source.verifier.check(&seen(&head, &body), &judge);
+        let checked = checked.and_then(|()| handshake::is_no_forgery(source, &body));
         let mut verification = source.verifier.verification(checked);
         if let Err(reason) = checked {
             self.events.emit(&Event::VerifyFailed {
@@ -167,6 +179,11 @@ impl Ingest {
                 }
                 OnVerifyFailure::AcceptFlag => verification.flagged = true,
             }
+        }
+        if checked.is_ok()
+            && let Some(answer) = handshake::of_hook(source, &body)
+        {
+            return (IngestOutcome::Handshake, answer);
         }
         let id = HookId::v7(now_ms, self.entropy.bits());
         let lanes = source.lanes.lanes(&source.id, &head.headers, &body);
@@ -184,7 +201,13 @@ impl Ingest {
             dedupe_key: None,
             verification: Some(Bytes::from(verification.encode())),
         };
-        self.commit(id, NewHook { envelope, sinks: Arc::clone(&source.modules), lanes }).await
+        let hook = NewHook { envelope, sinks: Arc::clone(&source.modules), lanes };
+        match (self.commit(id, hook).await, &source.answers.response) {
+            ((IngestOutcome::Committed, _), Some(response)) => {
+                (IngestOutcome::Committed, Answer::said(response))
+            }
+            (answered, _) => answered,
+        }
     }
 
     async fn commit(&self, id: HookId, hook: NewHook) -> (IngestOutcome, Answer) {
@@ -213,7 +236,7 @@ impl Ingest {
     }
 
     /// The tenant, if the URL names one, and the source.
-    fn resolve<'a>(&self, path: &'a str) -> Option<(Option<&'a str>, &'a str)> {
+    pub(super) fn resolve<'a>(&self, path: &'a str) -> Option<(Option<&'a str>, &'a str)> {
         let rest = path.strip_prefix(self.config.prefix.as_str())?.strip_prefix('/')?;
         let (tenant, source_id) = match self.config.routing {
             Routing::Path => (None, rest),
@@ -224,6 +247,18 @@ impl Ingest {
         };
         let well_formed = tenant.is_none_or(is_name) && source_id != LIFECYCLE_SOURCE;
         (well_formed && !source_id.is_empty()).then_some((tenant, source_id))
+    }
+}
+
+/// A request as verification sees it.
+fn seen<'a>(head: &'a RequestHead, body: &'a [u8]) -> Request<'a, Bytes, Bytes> {
+    Request {
+        method: &head.method,
+        path: &head.path,
+        query: head.query.as_deref(),
+        headers: &head.headers,
+        body,
+        peer: head.peer.as_deref(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod answer;
 mod config;
+mod handshake;
 mod ingest;
 pub mod source_store;
 

@@ -1,6 +1,7 @@
 //! Values and rules. Nothing here is async, nothing here does IO.
 
 pub mod batch;
+pub mod certificate;
 pub mod cf;
 pub mod counters;
 pub mod delivery;
@@ -10,6 +11,7 @@ pub mod envelope;
 pub mod etf;
 pub mod failure;
 pub mod forward;
+pub mod handshake;
 pub mod http_answer;
 pub mod idempotency;
 pub mod ids;
@@ -17,6 +19,7 @@ pub mod invariants;
 pub mod keys;
 pub mod ops;
 pub mod ordering;
+pub mod peer_identity;
 pub mod reason;
 pub mod retry;
 pub mod sink_spec;

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::handshake::{Handshake, HandshakeSpec, Response, ResponseSpec};
 use super::ids::DEFAULT_TENANT;
 use super::sink_spec::{self, SinkSpec};
-use super::verify::{VerifySpec, VerifyType};
+use super::verify::{Verifier, VerifySpec, VerifySpecError, VerifyType};
 
 /// The mapping under `sources.<id>` ("Sources").
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,12 @@ pub struct SourceSpec {
     pub verify: VerifySpec,
     #[serde(default)]
     pub on_verify_failure: OnVerifyFailure,
+    /// What the provider asks of the URL before it sends hooks there. Default: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshake: Option<HandshakeSpec>,
+    /// What the provider hears when a hook was taken. Default: 201, and the id in JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<ResponseSpec>,
     /// Where its hooks are delivered, at least one. A delivery is bound to its place in this list: put new sinks last.
     #[serde(default)]
     pub sinks: Vec<SinkSpec>,
@@ -50,6 +57,21 @@ pub enum OnVerifyFailure {
     AcceptFlag,
 }
 
+/// How a source speaks with its provider.
+#[derive(Clone, Debug)]
+pub struct Protocol {
+    pub verifier: Verifier,
+    pub answers: Answers,
+}
+
+/// What a provider hears that is not the same for all; the default is nothing of the kind.
+#[derive(Clone, Debug, Default)]
+pub struct Answers {
+    pub handshake: Option<Handshake>,
+    /// What is said instead of 201 when a hook was taken.
+    pub response: Option<Response>,
+}
+
 impl SourceSpec {
     /// A source of the tenant `default` that verifies nothing.
     pub fn open(sinks: Vec<SinkSpec>) -> Self {
@@ -58,10 +80,35 @@ impl SourceSpec {
             enabled: true,
             verify: VerifySpec::default(),
             on_verify_failure: OnVerifyFailure::default(),
+            handshake: None,
+            response: None,
             sinks,
             forward_headers: None,
             trust_url_tenant: false,
         }
+    }
+
+    /// Builds what stands between a request and the queue: the one check of a source's secrets and keys, at boot and
+    /// wherever else a source comes from.
+    ///
+    /// # Errors
+    ///
+    /// The first key that is missing, unusable or without effect, as in `verify.secret[1]`.
+    pub fn protocol(&self) -> Result<Protocol, VerifySpecError> {
+        let below = |section: &'static str| {
+            move |error: VerifySpecError| VerifySpecError {
+                key: format!("{section}.{}", error.key),
+                ..error
+            }
+        };
+        let verifier = self.verify.build().map_err(below("verify"))?;
+        let handshake = self.handshake.as_ref().map(|spec| spec.build(&self.verify));
+        let response = self.response.as_ref().map(ResponseSpec::build);
+        let answers = Answers {
+            handshake: handshake.transpose().map_err(below("handshake"))?,
+            response: response.transpose().map_err(below("response"))?,
+        };
+        Ok(Protocol { verifier, answers })
     }
 
     /// Whether the URL of any tenant reaches it.
@@ -92,7 +139,8 @@ mod tests {
     #[test]
     fn every_key_is_read_and_written_as_it_was() {
         let written = json!({"tenant": "acme", "enabled": false, "verify": {"type": "github", "secret": "s"},
-            "on_verify_failure": "accept_flag", "sinks": [{"type": "log"}], "forward_headers": ["X-A"],
+            "on_verify_failure": "accept_flag", "handshake": {"type": "meta", "verify_token": ["t"]},
+            "response": {"status": 202, "body": "ok", "content_type": "text/x"}, "sinks": [{"type": "log"}], "forward_headers": ["X-A"],
             "trust_url_tenant": true});
         let spec: SourceSpec = from_value(written.clone()).unwrap();
         assert_eq!(to_value(&spec).unwrap(), written);

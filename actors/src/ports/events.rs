@@ -14,6 +14,8 @@ pub enum IngestOutcome {
     /// The connection was closed unanswered: the fence could not be made durable.
     Unknown,
     TenantLimit,
+    /// Nothing was stored: the provider asked something, and was answered.
+    Handshake,
 }
 
 impl IngestOutcome {
@@ -25,6 +27,7 @@ impl IngestOutcome {
             Self::StoreUnavailable => "store_unavailable",
             Self::Unknown => "unknown",
             Self::TenantLimit => "tenant_limit",
+            Self::Handshake => "handshake",
         }
     }
 }

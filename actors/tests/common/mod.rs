@@ -29,7 +29,9 @@ use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
 use ankusa_actors::ports::sim::{JournalEvents, SimClock, SimDisk, SimEngine, SimEntropy};
 use ankusa_actors::ports::{Clock, Engine, Entropy, Pair};
 use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, Refusal, TenantsConfig};
-use ankusa_actors::sources::{LaneRules, Source, SourceSetup, Sources, StoreSetup, Switches};
+use ankusa_actors::sources::{
+    Answers, LaneRules, Source, SourceSetup, Sources, StoreSetup, Switches,
+};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::{Front, MakeFront};
 use bytes::Bytes;
@@ -207,6 +209,7 @@ pub fn open_source(id: &str, tenant: &str, modules: &[&'static str]) -> Source {
         id: id.to_owned(),
         tenant: tenant.to_owned(),
         verifier: Verifier::None,
+        answers: Answers::default(),
         on_verify_failure: OnVerifyFailure::Reject,
         sinks: Vec::new(),
         modules: modules.iter().copied().collect(),

@@ -25,7 +25,7 @@ use ankusa_actors::ports::{
     Clock, Delivery, DiskRoom, Engine, Entropy, Kv, KvError, Lane, OpenError, Outcome, Sink,
 };
 use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, TenantsConfig};
-use ankusa_actors::sources::{LaneRules, OnVerifyFailure, Source, Sources, Switches};
+use ankusa_actors::sources::{Answers, LaneRules, OnVerifyFailure, Source, Sources, Switches};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::Front;
 use async_trait::async_trait;
@@ -412,6 +412,7 @@ fn of_sinks(id: String, sinks: Vec<Arc<dyn Sink>>) -> Source {
         id,
         tenant: "acme".to_owned(),
         verifier: Verifier::None,
+        answers: Answers::default(),
         on_verify_failure: OnVerifyFailure::Reject,
         modules: Source::modules_of(&sinks),
         lanes: LaneRules::default(),

@@ -23,7 +23,7 @@ use ankusa_actors::ports::{
     Clock, Delivery, Direction, Engine, Entropy, Outcome, Pair, Scan, Sink,
 };
 use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, Refusal, TenantsConfig};
-use ankusa_actors::sources::{LaneRules, Source, Sources, Switches};
+use ankusa_actors::sources::{Answers, LaneRules, Source, Sources, Switches};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::Front;
 use async_trait::async_trait;
@@ -153,6 +153,7 @@ fn source(sinks: u16, asked: &Asked) -> Source {
         id: format!("s{sinks}"),
         tenant: "default".to_owned(),
         verifier: Verifier::None,
+        answers: Answers::default(),
         on_verify_failure: OnVerifyFailure::Reject,
         modules: Source::modules_of(&of_source),
         sinks: of_source,

@@ -2,8 +2,12 @@
 //! do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod credentials;
+mod handshakes;
 mod presets;
 mod properties;
+mod providers;
 mod rules;
+mod schemes;
 mod spec;
 mod support;

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
-use crate::support::{NOW, PRESETS, check, preset, signed, verifier};
+use crate::support::{NOW, PRESETS, Verify, check, preset, signed, verifier};
 
 fn golden() -> Value {
     let file = include_str!(concat!(
@@ -150,14 +150,14 @@ fn shopify_accepts_a_request_signed_elsewhere() {
 
 #[test]
 fn the_presets_sign_the_documented_text() {
-    for (descriptor, signed) in [
+    for (preset, signed) in [
         (github(), "{body}"),
         (shopify(), "{body}"),
         (slack(), "v0:{ts}:{body}"),
         (stripe(), "{ts}.{body}"),
         (standard_webhooks(), "{header:webhook-id}.{header:webhook-timestamp}.{body}"),
     ] {
-        assert_eq!(Ok(descriptor.signed), Template::parse(signed));
+        assert_eq!(Ok(preset.descriptor.signed), Template::parse(signed));
     }
 }
 

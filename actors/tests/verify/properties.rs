@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-use crate::support::{NOW, PRESETS, preset, signed, verifier};
+use crate::support::{NOW, PRESETS, Verify, preset, signed, verifier};
 
 /// A preset and a secret that it can use.
 fn senders() -> impl Strategy<Value = (&'static str, String)> {
@@ -147,7 +147,7 @@ proptest! {
             "secret_decode": "whsec_base64", "parse": "csv_pairs", "sig_key": key,
         });
         let spec: VerifySpec = serde_json::from_value(block).unwrap();
-        if let Ok(Verifier::Hmac(built)) = spec.build() {
+        if let Ok(Verifier::Signature(built)) = spec.build() {
             prop_assert!(built.descriptor.is_consistent() && built.descriptor.signed.covers_body());
         }
     }

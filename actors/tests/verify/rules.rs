@@ -2,13 +2,14 @@
 
 use ankusa_actors::model::envelope::{VerificationStatus, VerificationTerm};
 use ankusa_actors::model::verify::{
-    HMAC_PROVIDER, MAX_CANDIDATES, Reason, Secrets, TimestampSource, Verifier, presets,
+    HMAC_PROVIDER, Keys, MAX_CANDIDATES, Reason, Secrets, Verifier, VerifyType,
 };
 use bytes::Bytes;
 use serde_json::json;
 
 use crate::support::{
-    Headers, NOW, PRESETS, check, headers, hex, hmac_sha256, preset, signed, verifier,
+    Headers, NOW, PRESETS, Verify, check, headers, hex, hmac_sha256, preset, signature_verifier,
+    signed, verifier,
 };
 
 const SECRET: &str = "whsec_test";
@@ -414,11 +415,12 @@ fn a_secret_is_used_as_its_scheme_says() {
 #[test]
 fn the_first_fault_in_the_documented_order_is_the_reason() {
     let (name, secret) = PRESETS[4];
-    let Verifier::Hmac(good) = preset(name, secret) else { panic!("not an HMAC") };
+    let good = signature_verifier(preset(name, secret));
     let mut no_secrets = good.clone();
-    no_secrets.secrets = Secrets::unusable();
+    no_secrets.keys = Keys::Hmac(Secrets::unusable());
     let mut bad_scheme = no_secrets.clone();
-    bad_scheme.descriptor.timestamp = TimestampSource::Pair("t".to_owned());
+    bad_scheme.descriptor.timestamp =
+        signature_verifier(preset("stripe", secret)).descriptor.timestamp;
 
     let id = ("webhook-id", "msg_1");
     let (stale, fresh) = (("webhook-timestamp", "1"), ("webhook-timestamp", "1688169000"));
@@ -434,7 +436,7 @@ fn the_first_fault_in_the_documented_order_is_the_reason() {
         (&good, vec![wrong, fresh, id], Reason::NoMatch),
     ] {
         assert_eq!(
-            check(&Verifier::Hmac(verifier.clone()), &sent, BODY),
+            check(&Verifier::Signature(Box::new(verifier.clone())), &sent, BODY),
             Err(expected),
             "{sent:?}"
         );
@@ -443,18 +445,13 @@ fn the_first_fault_in_the_documented_order_is_the_reason() {
 
 #[test]
 fn a_template_with_a_timestamp_and_no_source_for_it_is_a_bad_scheme() {
-    let Verifier::Hmac(mut verifier) = preset("slack", SECRET) else { panic!("not an HMAC") };
-    verifier.descriptor.timestamp = TimestampSource::None;
+    let mut verifier = signature_verifier(preset("slack", SECRET));
+    verifier.descriptor.timestamp = None;
     let sent = signed("slack", SECRET, BODY, &NOW.to_string());
-    assert_eq!(Verifier::Hmac(verifier).verify(&sent, BODY, NOW), Err(Reason::BadScheme));
-    for descriptor in [
-        presets::github(),
-        presets::shopify(),
-        presets::slack(),
-        presets::stripe(),
-        presets::standard_webhooks(),
-    ] {
-        assert!(descriptor.is_consistent(), "{descriptor:?}");
+    let undated = Verifier::Signature(Box::new(verifier));
+    assert_eq!(undated.verify(&sent, BODY, NOW), Err(Reason::BadScheme));
+    for preset in VerifyType::ALL.into_iter().filter_map(VerifyType::preset) {
+        assert!(preset.descriptor.is_consistent(), "{preset:?}");
     }
 }
 
@@ -463,13 +460,13 @@ fn nothing_printed_shows_a_secret() {
     let [one, two] = ["whsec_c2hvdyBtZQ==", "show me"];
     let block = json!({"type": "hmac", "secret": [one, two], "signature_header": "Signature"});
     let spec: ankusa_actors::model::verify::VerifySpec = serde_json::from_value(block).unwrap();
-    let Verifier::Hmac(built) = spec.build().unwrap() else { panic!("not an HMAC") };
-    let printed =
-        format!("{spec:?} {built:?} {:?} {:#?}", built.secrets, Verifier::Hmac(built.clone()));
+    let built = signature_verifier(spec.build().unwrap());
+    let bearer = verifier(json!({"type": "bearer", "secret": [one, two]}));
+    let printed = format!("{spec:?} {built:?} {:#?} {bearer:?}", built.keys);
     for secret in [one, two, "c2hvdyBtZQ", "[115, 104"] {
         assert!(!printed.contains(secret), "{printed}");
     }
-    assert_eq!(format!("{:?}", built.secrets), "Secrets(2 redacted)");
+    assert_eq!(format!("{:?}", built.keys), "Hmac(Secrets(2 redacted))");
 }
 
 #[test]
@@ -511,6 +508,8 @@ fn the_result_travels_in_documented_words() {
             ("bad_secret", ":bad_secret"),
             ("timestamp_out_of_tolerance", ":timestamp_out_of_tolerance"),
             ("no_match", ":no_match"),
+            ("malformed_body", ":malformed_body"),
+            ("inflated_body_too_large", ":inflated_body_too_large"),
         ]
     );
     let statuses =

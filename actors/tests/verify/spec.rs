@@ -79,8 +79,13 @@ fn the_keys_of_a_custom_scheme_are_refused_elsewhere() {
         ("timestamp_header", "X-Time"),
     ] {
         for kind in ["none", "github", "stripe", "slack", "shopify", "standard_webhooks"] {
-            let block = json!({"type": kind, "secret": "whsec_AAAA", key: value});
-            assert_eq!(refusal(block), format!("{key}: belongs to type hmac, not to {kind}"));
+            let secret = (kind != "none").then_some("whsec_AAAA");
+            let block = json!({"type": kind, "secret": secret, key: value});
+            let whose = match key {
+                "hash" | "secret_decode" => "type hmac",
+                _ => "types hmac, ed25519, ecdsa_p256 and rsa",
+            };
+            assert_eq!(refusal(block), format!("{key}: belongs to {whose}, not to {kind}"));
         }
     }
 }
@@ -96,11 +101,11 @@ fn a_custom_scheme_that_makes_no_sense_is_refused() {
         ),
         (
             json!({"signed": "{ts}{bodi}"}),
-            "signed: has the unknown placeholder {bodi}; there are {body}, {ts} and {header:NAME}",
+            "signed: has the unknown placeholder {bodi}; there are {body}, {ts}, {header:NAME}, {method}, {path}, {query}, {url}, {url:unescaped} and {form}",
         ),
         (
             json!({"signed": "{}"}),
-            "signed: has the unknown placeholder {}; there are {body}, {ts} and {header:NAME}",
+            "signed: has the unknown placeholder {}; there are {body}, {ts}, {header:NAME}, {method}, {path}, {query}, {url}, {url:unescaped} and {form}",
         ),
         (
             json!({"signed": "{header:}{body}"}),
@@ -114,7 +119,10 @@ fn a_custom_scheme_that_makes_no_sense_is_refused() {
             json!({"signed": "{body}{ts"}),
             "signed: opens a placeholder with { and does not close it",
         ),
-        (json!({"signed": "{ts}.{body}"}), "signed: uses {ts}, which needs a timestamp_header"),
+        (
+            json!({"signed": "{ts}.{body}"}),
+            "signed: uses {ts}, which needs a timestamp_header or timestamp_pair",
+        ),
         (
             json!({"signed": "{header:X-Id}"}),
             "signed: must cover {body}: nothing else proves whose body it is",

@@ -1,6 +1,8 @@
 //! A sender of each scheme, written apart from the node's checks.
 
-use ankusa_actors::model::verify::{Reason, Verifier, VerifySpec};
+use ankusa_actors::model::verify::{
+    Judge, Reason, Request, SignatureVerifier, Verifier, VerifySpec,
+};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
@@ -12,7 +14,39 @@ pub(crate) type Headers = Vec<(String, Vec<u8>)>;
 /// The time at which the requests of these tests are signed and, unless a test says otherwise, judged.
 pub(crate) const NOW: i64 = 1_688_169_000;
 
-/// Every preset with a secret that it can use.
+/// The largest body that may come out of a compressed one here.
+pub(crate) const MAX_INFLATED_BYTES: usize = 1 << 20;
+
+/// A check of headers and body alone, as most schemes make it.
+pub(crate) trait Verify {
+    fn verify<N: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        headers: &[(N, V)],
+        body: &[u8],
+        now_unix_s: i64,
+    ) -> Result<(), Reason>;
+}
+
+impl Verify for Verifier {
+    fn verify<N: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        headers: &[(N, V)],
+        body: &[u8],
+        now_unix_s: i64,
+    ) -> Result<(), Reason> {
+        let path = "/webhooks/source";
+        let request = Request { method: "POST", path, query: None, headers, body, peer: None };
+        self.check(&request, &Judge { now_unix_s, max_inflated_bytes: MAX_INFLATED_BYTES })
+    }
+}
+
+/// The verifier within, which must be one of signatures.
+pub(crate) fn signature_verifier(verifier: Verifier) -> SignatureVerifier {
+    let Verifier::Signature(verifier) = verifier else { panic!("no signatures") };
+    *verifier
+}
+
+/// Some presets that sign any body, each with a secret that it can use.
 pub(crate) const PRESETS: [(&str, &str); 5] = [
     ("github", "whsec_test"),
     ("shopify", "whsec_test"),

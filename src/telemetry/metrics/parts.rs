@@ -20,13 +20,14 @@ use crate::config::Config;
 /// Stands for a source that is not configured (any more): label values are bounded.
 const OTHER: &str = "other";
 
-const OUTCOMES: [IngestOutcome; 6] = [
+const OUTCOMES: [IngestOutcome; 7] = [
     IngestOutcome::Committed,
     IngestOutcome::Rejected,
     IngestOutcome::Overload,
     IngestOutcome::StoreUnavailable,
     IngestOutcome::Unknown,
     IngestOutcome::TenantLimit,
+    IngestOutcome::Handshake,
 ];
 
 const REASONS: [RefusedReason; 5] = [

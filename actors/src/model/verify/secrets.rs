@@ -10,6 +10,7 @@ use sha1::Sha1;
 use sha2::{Sha256, Sha512};
 
 use super::descriptor::{Encoding, HashFunction, SecretDecode};
+use super::form::nibble;
 
 /// How many secrets a source may have: each is tried for every hook that the ones before it do not match.
 pub const MAX_SECRETS: usize = 8;
@@ -26,7 +27,11 @@ pub enum SecretError {
     #[error("must not be empty")]
     Empty,
     #[error("must be base64, after a leading whsec_ if it has one")]
+    NotWhsecBase64,
+    #[error("must be base64")]
     NotBase64,
+    #[error("must be hex")]
+    NotHex,
 }
 
 /// The keys to try, newest first. Never printed.
@@ -59,6 +64,12 @@ impl Secrets {
         Ok(Self { keys: secrets.iter().enumerate().map(keyed).collect::<Result<_, _>>()? })
     }
 
+    /// What the newest of them makes of a message, in base64; none if there is no secret.
+    pub(in super::super) fn sign_newest(&self, message: &[u8]) -> Option<String> {
+        let written = self.keys.first()?.sign(&[message], Encoding::Base64);
+        String::from_utf8(written.as_bytes().to_vec()).ok()
+    }
+
     pub(super) fn keys(&self) -> &[Key] {
         &self.keys
     }
@@ -88,7 +99,15 @@ impl Key {
             SecretDecode::Raw => secret.as_bytes(),
             SecretDecode::WhsecBase64 => {
                 let text = secret.strip_prefix("whsec_").unwrap_or(secret);
-                decoded = BASE64.decode(text).map_err(|_| SecretError::NotBase64)?;
+                decoded = from_base64(text).ok_or(SecretError::NotWhsecBase64)?;
+                decoded.as_slice()
+            }
+            SecretDecode::Base64 => {
+                decoded = from_base64(secret).ok_or(SecretError::NotBase64)?;
+                decoded.as_slice()
+            }
+            SecretDecode::Hex => {
+                decoded = from_hex(secret).ok_or(SecretError::NotHex)?;
                 decoded.as_slice()
             }
         };
@@ -105,7 +124,7 @@ impl Key {
     }
 
     /// The signature of the parts, one after the other, as the header would write it.
-    pub(super) fn sign(&self, parts: &[&[u8]], encoding: Encoding) -> String {
+    pub(super) fn sign(&self, parts: &[&[u8]], encoding: Encoding) -> Written {
         match self {
             Self::Sha256(keyed) => sign(keyed.clone(), parts, encoding),
             Self::Sha512(keyed) => sign(keyed.clone(), parts, encoding),
@@ -114,24 +133,62 @@ impl Key {
     }
 }
 
-fn sign(mut mac: impl Mac, parts: &[&[u8]], encoding: Encoding) -> String {
+fn sign(mut mac: impl Mac, parts: &[&[u8]], encoding: Encoding) -> Written {
     for part in parts {
         mac.update(part);
     }
     let digest = mac.finalize().into_bytes();
     match encoding {
-        Encoding::Hex => hex(&digest),
-        Encoding::Base64 => BASE64.encode(&digest),
+        Encoding::Hex => Written::hex(&digest),
+        Encoding::Base64 => Written::base64(&digest),
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    let digit =
-        |nibble: u8| char::from(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 });
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.push(digit(byte >> 4));
-        text.push(digit(byte & 0xf));
+/// The longest signature an HMAC makes is 64 bytes, twice that in hex.
+const MAX_WRITTEN_BYTES: usize = 128;
+
+/// A signature as text, without a string on the heap.
+#[derive(Debug)]
+pub(super) struct Written {
+    text: [u8; MAX_WRITTEN_BYTES],
+    len: usize,
+}
+
+impl Written {
+    fn hex(digest: &[u8]) -> Self {
+        let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
+        let mut text = [0; MAX_WRITTEN_BYTES];
+        for (pair, byte) in text.chunks_exact_mut(2).zip(digest) {
+            pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 0xf)]);
+        }
+        Self { text, len: (digest.len() * 2).min(MAX_WRITTEN_BYTES) }
     }
-    text
+
+    fn base64(digest: &[u8]) -> Self {
+        let mut text = [0; MAX_WRITTEN_BYTES];
+        // There is room for every digest: see above.
+        let len = BASE64.encode_slice(digest, &mut text).unwrap_or_default();
+        Self { text, len }
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        self.text.get(..self.len).unwrap_or_default()
+    }
+}
+
+/// A SHA-256 in lower-case hex.
+pub(super) fn write_hex(digest: &[u8]) -> Written {
+    Written::hex(digest)
+}
+
+/// Standard alphabet; padding, where there is any, must be right.
+pub(super) fn from_base64(text: &str) -> Option<Vec<u8>> {
+    BASE64.decode(text).ok()
+}
+
+/// In either case.
+pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = text.as_bytes().as_chunks();
+    let byte = |[high, low]: &[u8; 2]| Some(nibble(*high)? << 4 | nibble(*low)?);
+    if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
 }

@@ -16,7 +16,7 @@ use ankusa_actors::model::verify::Verifier;
 use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
 use ankusa_actors::ports::{Clock, Delivery, Event, Events, Outcome, Sink};
 use ankusa_actors::queue::{BatcherConfig, NewHook, TenantsConfig};
-use ankusa_actors::sources::{LaneRules, OnVerifyFailure, Source, Sources, Switches};
+use ankusa_actors::sources::{Answers, LaneRules, OnVerifyFailure, Source, Sources, Switches};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::Front;
 use ankusa_node::host::{HostClock, HostEntropy};
@@ -196,6 +196,7 @@ fn source(id: &str, sink: Arc<dyn Sink>) -> Source {
         id: id.to_owned(),
         tenant: "default".to_owned(),
         verifier: Verifier::None,
+        answers: Answers::default(),
         on_verify_failure: OnVerifyFailure::Reject,
         modules: Source::modules_of(&sinks),
         sinks,
