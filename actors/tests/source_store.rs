@@ -93,13 +93,12 @@ impl World {
 
 fn head(id: &str) -> RequestHead {
     let path = format!("/webhooks/{id}");
-    let (headers, content_length) = (Vec::new(), Some(4));
     RequestHead {
         method: "POST".to_owned(),
         path,
         query: None,
-        headers,
-        content_length,
+        headers: Vec::new(),
+        content_length: Some(4),
         peer: None,
     }
 }

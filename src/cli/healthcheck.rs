@@ -36,14 +36,16 @@ pub(super) fn run(file: &ConfigFile) -> ExitCode {
     }
 }
 
-/// Asks the port hooks arrive on; without the role, the admin port; without that, the control socket.
+/// Asks the port hooks arrive on; without the role, the admin port; without that, the control socket. Of a port that
+/// speaks TLS the socket is asked too: whether this command could trust its certificate says nothing of the node.
 async fn ready(config: &Config) -> Result<StatusCode, AskError> {
     let tcp = |ip, port| TcpStream::connect(SocketAddr::new(reachable(ip), port));
-    let answer = if config.has_role(Role::Edge) {
-        let connection = connected(tcp(config.http.ip, config.http.port)).await?;
+    let (http, admin) = (&config.http, &config.admin);
+    let answer = if config.has_role(Role::Edge) && http.tls.cert_file.is_none() {
+        let connection = connected(tcp(http.ip, http.port)).await?;
         ask(connection, Method::GET, "/ready", LIMIT).await?
-    } else if config.admin.enabled {
-        let connection = connected(tcp(config.admin.ip, config.admin.port)).await?;
+    } else if !config.has_role(Role::Edge) && admin.enabled && admin.tls.cert_file.is_none() {
+        let connection = connected(tcp(admin.ip, admin.port)).await?;
         ask(connection, Method::GET, "/ready", LIMIT).await?
     } else {
         let connection = connected(UnixStream::connect(config.control_socket())).await?;

@@ -11,6 +11,7 @@ use ankusa_actors::ports::Clock;
 use super::Config;
 use super::error::{ConfigError, ConfigErrors};
 use super::key::{child, element};
+use crate::front::tls;
 use crate::host::HostClock;
 use crate::sources::{NAME, SourceRules, check_spec};
 
@@ -28,6 +29,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigErrors> {
     check_node(config, &mut errors);
     check_http(config, &mut errors);
     check_admin(config, &mut errors);
+    check_tls(config, &mut errors);
     check_bounds_between_keys(config, &mut errors);
     let clock: Arc<dyn Clock> = Arc::new(HostClock);
     let rules = SourceRules::new(config, &clock);
@@ -129,6 +131,16 @@ fn check_admin(config: &Config, errors: &mut Vec<ConfigError>) {
     }
 }
 
+/// Reads the files as the node will: a pair that does not fit is told here.
+fn check_tls(config: &Config, errors: &mut Vec<ConfigError>) {
+    for (section, tls) in [("http", &config.http.tls), ("admin", &config.admin.tls)] {
+        if let Err(error) = tls::load(tls) {
+            let key = format!("{section}.tls.{}", error.key);
+            errors.push(ConfigError::at(key, error.problem));
+        }
+    }
+}
+
 fn is_scope(scope: &str) -> bool {
     let is_resource =
         |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
@@ -177,6 +189,19 @@ fn check_bounds_between_keys(config: &Config, errors: &mut Vec<ConfigError>) {
         batcher.max_queue_bytes as u64,
         "http.max_body_bytes",
         config.http.max_body_bytes as u64,
+    );
+    at_least(
+        "http.max_body_memory_bytes",
+        config.http.max_body_memory_bytes as u64,
+        "http.max_body_bytes",
+        config.http.max_body_bytes as u64,
+    );
+    // A body could never use its own window.
+    at_least(
+        "http.http2.connection_window_bytes",
+        config.http.http2.connection_window_bytes.into(),
+        "http.http2.stream_window_bytes",
+        config.http.http2.stream_window_bytes.into(),
     );
     let rate = config.queue.rocksdb.rate_limit_bytes_per_s;
     // Slower than that, flushes never catch up and every write stops.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -27,12 +28,16 @@ pub struct HttpConfig {
     /// A connection with no request on it is closed after this, in milliseconds, > 0. Shorter than a load balancer's
     /// own idle timeout, it makes the balancer send into closed connections.
     pub idle_timeout_ms: u64,
-    /// Connections at once, > 0. Further ones wait in the kernel's backlog. Each can hold a body in memory.
+    /// Connections at once, > 0. Further ones wait in the kernel's backlog.
     pub max_connections: usize,
+    /// Bytes of all bodies that are being received, at least `max_body_bytes`. One more is 503 `overload`.
+    pub max_body_memory_bytes: usize,
     /// Headers of one request, 1 to 1000.
     pub max_headers: usize,
     /// Bytes of one request's head, 8192 to 1048576.
     pub max_header_bytes: usize,
+    pub http2: Http2Config,
+    pub tls: TlsConfig,
 }
 
 impl Default for HttpConfig {
@@ -47,8 +52,11 @@ impl Default for HttpConfig {
             body_timeout_ms: 30_000,
             idle_timeout_ms: 75_000,
             max_connections: 10_000,
+            max_body_memory_bytes: 256 << 20,
             max_headers: 100,
             max_header_bytes: 65_536,
+            http2: Http2Config::default(),
+            tls: TlsConfig::default(),
         }
     }
 }
@@ -60,6 +68,76 @@ impl HttpConfig {
             routing: self.routing,
             prefix: self.prefix.trim_end_matches('/').to_owned(),
             max_body_bytes: self.max_body_bytes,
+        }
+    }
+}
+
+/// Section `http.http2`: HTTP/2 on the ingest port, and what one connection may ask for there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Http2Config {
+    /// Whether it is spoken: with prior knowledge, and over TLS when the client chooses it.
+    pub enabled: bool,
+    /// Requests at once, > 0. One more is refused by the protocol; the client waits.
+    pub max_streams: u32,
+    /// Bytes of one body that may arrive before they are asked for, 65535 to 16777216.
+    pub stream_window_bytes: u32,
+    /// The same of all bodies of one connection, 65535 to 16777216.
+    pub connection_window_bytes: u32,
+    /// Bytes of one frame, 16384 to 16777215.
+    pub max_frame_bytes: u32,
+    /// Requests that a client may take back before their answer, > 0. With one more the connection is closed.
+    pub max_resets: usize,
+}
+
+impl Default for Http2Config {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            max_streams: 100,
+            stream_window_bytes: 131_072,
+            connection_window_bytes: 262_144,
+            max_frame_bytes: 16_384,
+            max_resets: 100,
+        }
+    }
+}
+
+/// Section `http.tls` or `admin.tls`: TLS 1.2 and 1.3 on that listener.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TlsConfig {
+    /// The chain of certificates in PEM, the own one first. Without it the listener speaks plain HTTP.
+    pub cert_file: Option<PathBuf>,
+    /// The private key in PEM.
+    pub key_file: Option<PathBuf>,
+    /// The authorities in PEM that may have signed a client's certificate. Without them no client is asked for one.
+    pub client_ca_file: Option<PathBuf>,
+    pub client_auth: ClientAuth,
+    /// From the connect to the end of the handshake, in milliseconds, > 0. Slower ones are cut off.
+    pub handshake_timeout_ms: u64,
+    /// Between two looks at the files, in milliseconds, > 0.
+    pub reload_interval_ms: u64,
+}
+
+/// Whether a client may connect without a certificate, where authorities are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientAuth {
+    /// It may, and then is nobody.
+    Optional,
+    Required,
+}
+
+impl Default for TlsConfig {
+    fn default() -> Self {
+        Self {
+            cert_file: None,
+            key_file: None,
+            client_ca_file: None,
+            client_auth: ClientAuth::Optional,
+            handshake_timeout_ms: 10_000,
+            reload_interval_ms: 10_000,
         }
     }
 }
@@ -78,6 +156,7 @@ pub struct AdminConfig {
     pub gauge_interval_ms: u64,
     /// Who may ask. Empty: whoever reaches the port, which is then on loopback.
     pub tokens: Vec<TokenConfig>,
+    pub tls: TlsConfig,
 }
 
 impl Default for AdminConfig {
@@ -88,6 +167,7 @@ impl Default for AdminConfig {
             ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
             gauge_interval_ms: 15_000,
             tokens: Vec::new(),
+            tls: TlsConfig { client_auth: ClientAuth::Required, ..TlsConfig::default() },
         }
     }
 }

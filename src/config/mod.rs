@@ -36,7 +36,9 @@ use ankusa_actors::store::StoreConfig;
 
 pub use environment::Environment;
 pub use error::{ConfigError, ConfigErrors};
-pub use listeners::{AdminConfig, HttpConfig, Secret, TokenConfig};
+pub use listeners::{
+    AdminConfig, ClientAuth, Http2Config, HttpConfig, Secret, TlsConfig, TokenConfig,
+};
 pub use node::{ControlConfig, LogConfig, LogFormat, LogLevel, NodeConfig, Role, ShutdownConfig};
 pub(crate) use redact::redacted_source;
 pub use redact::{REDACTED, redacted};

@@ -49,6 +49,9 @@ const MS_OR_ZERO: Kind = Kind::Whole { min: 0, max: MAX_MS };
 const WRITE_BUFFER: Kind = Kind::Whole { min: 65_536, max: 64 * GIB };
 const OWN_WRITE_BUFFER: Kind = Kind::WholeOrNull { min: 65_536, max: 64 * GIB };
 
+/// HTTP/2 begins with the least one, and nothing is gained past the most.
+const WINDOW: Kind = Kind::Whole { min: 65_535, max: 16 * MIB };
+
 const fn over_zero(max: u64) -> Kind {
     Kind::Whole { min: 1, max }
 }
@@ -71,9 +74,22 @@ pub const KEYS: &[(&str, Kind)] = &[
     ("http.body_timeout_ms", MS),
     ("http.idle_timeout_ms", MS),
     ("http.max_connections", over_zero(MANY)),
+    ("http.max_body_memory_bytes", over_zero(MAX_BUDGET_BYTES)),
     ("http.max_headers", over_zero(1_000)),
     // Below 8 KiB the HTTP parser refuses to work.
     ("http.max_header_bytes", Kind::Whole { min: 8_192, max: MIB }),
+    ("http.http2.enabled", Kind::Flag),
+    ("http.http2.max_streams", over_zero(10_000)),
+    ("http.http2.stream_window_bytes", WINDOW),
+    ("http.http2.connection_window_bytes", WINDOW),
+    ("http.http2.max_frame_bytes", Kind::Whole { min: 16_384, max: 16 * MIB - 1 }),
+    ("http.http2.max_resets", over_zero(MANY)),
+    ("http.tls.cert_file", Kind::TextOrNull),
+    ("http.tls.key_file", Kind::TextOrNull),
+    ("http.tls.client_ca_file", Kind::TextOrNull),
+    ("http.tls.client_auth", Kind::Word(&["optional", "required"])),
+    ("http.tls.handshake_timeout_ms", MS),
+    ("http.tls.reload_interval_ms", MS),
     ("admin.enabled", Kind::Flag),
     ("admin.port", Kind::Port),
     ("admin.ip", Kind::Ip),
@@ -81,6 +97,12 @@ pub const KEYS: &[(&str, Kind)] = &[
     ("admin.tokens[].name", Kind::Text),
     ("admin.tokens[].token", Kind::Secret),
     ("admin.tokens[].scopes[]", Kind::Text),
+    ("admin.tls.cert_file", Kind::TextOrNull),
+    ("admin.tls.key_file", Kind::TextOrNull),
+    ("admin.tls.client_ca_file", Kind::TextOrNull),
+    ("admin.tls.client_auth", Kind::Word(&["optional", "required"])),
+    ("admin.tls.handshake_timeout_ms", MS),
+    ("admin.tls.reload_interval_ms", MS),
     ("control.socket", Kind::TextOrNull),
     ("control.allow_crash", Kind::Flag),
     ("wal.type", Kind::Word(&["disk"])),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ankusa_actors::supervision::{Crash, told_to_crash};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use super::listener::{Acceptor, Limits, Server};
+use super::listener::{Acceptor, Server, Terms};
 use super::routes::{Api, Routes, admin_routes};
 
 pub enum AdminServerMsg {
@@ -28,7 +28,7 @@ impl Crash for AdminServerMsg {
 #[derive(Clone)]
 pub struct AdminServerArgs {
     pub socket: Arc<TcpListener>,
-    pub limits: Limits,
+    pub terms: Terms,
     pub drain: Duration,
     pub api: Api,
 }
@@ -51,7 +51,7 @@ impl Actor for AdminServer {
         args: AdminServerArgs,
     ) -> Result<AdminServerState, ActorProcessingErr> {
         let routes = Routes(admin_routes(args.api.clone()));
-        let server = Server::start(Acceptor::tcp(&args.socket)?, args.limits, routes);
+        let server = Server::start(Acceptor::tcp(&args.socket)?, args.terms.clone(), routes);
         Ok(AdminServerState { server: Some(server), args })
     }
 

@@ -18,7 +18,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use rustix::fs::Mode;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::listener::{Acceptor, Limits, Server};
+use super::listener::{Acceptor, Server, Terms};
 use super::routes::{Control, Routes, control_routes};
 
 /// Only the owner may connect.
@@ -77,7 +77,7 @@ pub struct ControlServerArgs {
     pub socket: Arc<UnixListener>,
     /// Removed at a stop; left by a kill, and replaced at the next start.
     pub path: PathBuf,
-    pub limits: Limits,
+    pub terms: Terms,
     pub drain: Duration,
     pub control: Control,
 }
@@ -100,7 +100,7 @@ impl Actor for ControlServer {
         args: ControlServerArgs,
     ) -> Result<ControlServerState, ActorProcessingErr> {
         let routes = Routes(control_routes(args.control.clone()));
-        let server = Server::start(Acceptor::unix(&args.socket)?, args.limits, routes);
+        let server = Server::start(Acceptor::unix(&args.socket)?, args.terms.clone(), routes);
         Ok(ControlServerState { server: Some(server), args })
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Framing {
     at: At,
     /// The line so far, where it came in pieces.
     line: Vec<u8>,
+    /// The head under way is past its first line.
+    has_request_line: bool,
     /// Something in the head under way can be read differently.
     is_ambiguous: bool,
     length: Option<u64>,
@@ -47,6 +49,7 @@ impl Framing {
         Self {
             at: At::Start,
             line: Vec::new(),
+            has_request_line: false,
             is_ambiguous: false,
             length: None,
             is_chunked: false,
@@ -68,6 +71,11 @@ impl Framing {
     /// Whether a head has begun and not ended.
     pub(super) fn is_in_head(&self) -> bool {
         self.at == At::Head
+    }
+
+    /// Whether a head has begun whose first line has not ended.
+    pub(super) fn is_in_request_line(&self) -> bool {
+        self.at == At::Head && !self.has_request_line
     }
 
     /// Whether every request so far came to its end.
@@ -147,6 +155,7 @@ impl Framing {
             return;
         }
         self.is_ambiguous |= bare;
+        self.has_request_line = !line.is_empty();
         if line.is_empty() {
             self.end_head();
         } else if let Some(value) = value_of(line, b"content-length") {
@@ -245,6 +254,21 @@ mod tests {
         ] {
             let text = format!("POST /a HTTP/1.1\r\n{headers}\r\n\r\n");
             assert_eq!(followed(&text), (Some(0), false), "{headers}");
+        }
+    }
+
+    #[test]
+    fn a_request_line_is_under_way_until_its_end() {
+        let told = |text: &str| {
+            let mut framing = Framing::new();
+            framing.see(text.as_bytes());
+            framing.is_in_request_line()
+        };
+        for under_way in ["P", "\r\nP", "POST /a HTTP/1.1\r", &format!("{PLAIN}{CHUNKED}G")] {
+            assert!(told(under_way), "{under_way:?}");
+        }
+        for past in ["", "POST /a HTTP/1.1\r\n", "POST /a HTTP/1.1\r\nhost", PLAIN, NONE] {
+            assert!(!told(past), "{past:?}");
         }
     }
 

@@ -5,8 +5,9 @@
 //! balancer in front keeps its own for as long. A head, once begun, has seconds. So hyper's timer is set to the idle
 //! limit, and the stream itself ends a head that takes too long.
 //!
-//! It also ends one whose client does not take its answers, which hyper would wait for without end; and it does not close
-//! on a client that is still sending, because the answer would be lost with the connection.
+//! It also ends one whose client does not take its answers, which hyper would wait for without end; it does not close on
+//! a client that is still sending, because the answer would be lost with the connection; and it completes what hyper
+//! answers by itself.
 
 use std::future::Future;
 use std::io;
@@ -16,10 +17,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
+use super::frames::Frames;
 use super::framing::Framing;
+use super::own_answer;
+use crate::telemetry::metrics::{Cut, ListenerSeries, ParseFailure};
 
 /// How long a client that was refused in the middle of its request may go on sending before the connection is closed on
 /// it.
@@ -38,6 +44,10 @@ struct Told {
     asked: AtomicU64,
     /// The number of the first ambiguous head; `u64::MAX` while there is none.
     ambiguous: AtomicU64,
+    /// Requests that the client has taken back.
+    resets: AtomicU64,
+    /// Told of each.
+    reset: Notify,
 }
 
 impl Heads {
@@ -45,6 +55,13 @@ impl Heads {
     pub(super) fn next_is_ambiguous(&self) -> bool {
         let number = self.0.asked.fetch_add(1, Ordering::Relaxed);
         self.0.ambiguous.load(Ordering::Relaxed) == number
+    }
+
+    /// Ready once the client has taken back more requests than that.
+    pub(super) async fn more_resets_than(&self, limit: u64) {
+        while self.0.resets.load(Ordering::Relaxed) <= limit {
+            self.0.reset.notified().await;
+        }
     }
 }
 
@@ -57,11 +74,78 @@ pub(super) struct Patience {
     pub(super) write: Duration,
 }
 
+/// What is followed on a connection.
+#[derive(Debug)]
+pub(super) enum Follow {
+    Http1(Framing),
+    Http2(Frames),
+}
+
+impl Follow {
+    fn see(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Http1(framing) => framing.see(bytes),
+            Self::Http2(frames) => frames.see(bytes),
+        }
+    }
+
+    /// What has to end soon and did, so far.
+    fn heads(&self) -> u64 {
+        match self {
+            Self::Http1(framing) => framing.heads(),
+            Self::Http2(frames) => frames.heads(),
+        }
+    }
+
+    fn is_in_head(&self) -> bool {
+        match self {
+            Self::Http1(framing) => framing.is_in_head(),
+            Self::Http2(frames) => frames.is_in_head(),
+        }
+    }
+
+    fn resets(&self) -> u64 {
+        match self {
+            Self::Http1(_) => 0,
+            Self::Http2(frames) => frames.resets(),
+        }
+    }
+
+    fn first_ambiguous(&self) -> Option<u64> {
+        match self {
+            Self::Http1(framing) => framing.first_ambiguous(),
+            // Lengths are the protocol's own.
+            Self::Http2(_) => None,
+        }
+    }
+
+    /// Whether the client has nothing more to say that was begun. Of HTTP/2 it is not known.
+    fn is_between_requests(&self) -> bool {
+        match self {
+            Self::Http1(framing) => framing.is_between_requests(),
+            Self::Http2(_) => false,
+        }
+    }
+
+    /// The answer to write instead, if it is one of the parser's own.
+    fn completed(&self, written: &[u8]) -> Option<(Vec<u8>, ParseFailure)> {
+        match self {
+            Self::Http1(framing) => own_answer::completed(written, framing.is_in_request_line()),
+            Self::Http2(_) => None,
+        }
+    }
+}
+
 /// A stream that knows where in a request it is.
 pub(super) struct HeadWatch<T> {
     stream: T,
+    /// Read before anybody asked, to see which protocol it is.
+    read_ahead: Bytes,
+    /// Written for the parser, and not out yet.
+    instead: Bytes,
     patience: Patience,
-    framing: Framing,
+    follow: Follow,
+    series: Arc<ListenerSeries>,
     heads: Heads,
     /// When the first byte of the head under way came.
     began: Option<Instant>,
@@ -75,13 +159,27 @@ pub(super) struct HeadWatch<T> {
 }
 
 impl<T> HeadWatch<T> {
-    pub(super) fn new(stream: T, patience: Patience) -> (Self, Heads) {
-        let heads =
-            Heads(Arc::new(Told { asked: AtomicU64::new(0), ambiguous: AtomicU64::new(u64::MAX) }));
+    /// Of a connection of which `read_ahead` has been read.
+    pub(super) fn new(
+        stream: T,
+        read_ahead: Bytes,
+        follow: Follow,
+        patience: Patience,
+        series: Arc<ListenerSeries>,
+    ) -> (Self, Heads) {
+        let heads = Heads(Arc::new(Told {
+            asked: AtomicU64::new(0),
+            ambiguous: AtomicU64::new(u64::MAX),
+            resets: AtomicU64::new(0),
+            reset: Notify::new(),
+        }));
         let watch = Self {
             stream,
+            read_ahead,
+            instead: Bytes::new(),
             patience,
-            framing: Framing::new(),
+            follow,
+            series,
             heads: heads.clone(),
             began: None,
             alarm: None,
@@ -98,21 +196,26 @@ impl<T> HeadWatch<T> {
         let deadline = began + self.patience.head;
         let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         ready!(alarm.as_mut().poll(context));
+        self.series.cut(Cut::SlowHead);
         Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the request head took too long"))
     }
 
     fn saw(&mut self, bytes: &[u8]) {
         self.at_end |= bytes.is_empty();
-        let before = self.framing.heads();
-        self.framing.see(bytes);
-        if let Some(number) = self.framing.first_ambiguous() {
+        let (before, resets_before) = (self.follow.heads(), self.follow.resets());
+        self.follow.see(bytes);
+        if self.follow.resets() != resets_before {
+            self.heads.0.resets.store(self.follow.resets(), Ordering::Relaxed);
+            self.heads.0.reset.notify_one();
+        }
+        if let Some(number) = self.follow.first_ambiguous() {
             self.heads.0.ambiguous.store(number, Ordering::Relaxed);
         }
-        if self.framing.heads() != before || !self.framing.is_in_head() {
+        if self.follow.heads() != before || !self.follow.is_in_head() {
             self.began = None;
             self.alarm = None;
         }
-        if self.framing.is_in_head() {
+        if self.follow.is_in_head() {
             self.began.get_or_insert_with(Instant::now);
         }
     }
@@ -129,8 +232,31 @@ impl<T> HeadWatch<T> {
         }
         let stuck = self.stuck.get_or_insert_with(|| Box::pin(sleep(self.patience.write)));
         ready!(stuck.as_mut().poll(context));
+        self.series.cut(Cut::SlowReader);
         let text = "the client does not take its answers";
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, text)))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> HeadWatch<T> {
+    /// Takes an answer of the parser's own, to be written as it should be.
+    fn take_instead(&mut self, written: &[u8]) -> bool {
+        let Some((whole, kind)) = self.follow.completed(written) else { return false };
+        self.series.parse_failed(kind);
+        self.instead = Bytes::from(whole);
+        true
+    }
+
+    fn poll_instead(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.instead.has_remaining() {
+            let written = Pin::new(&mut self.stream).poll_write(context, &self.instead);
+            match ready!(self.unless_stuck(context, written)) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(count) => self.instead.advance(count),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -156,6 +282,13 @@ impl<T: AsyncRead + Unpin> AsyncRead for HeadWatch<T> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.read_ahead.is_empty() {
+            let count = self.read_ahead.len().min(buffer.remaining());
+            let bytes = self.read_ahead.split_to(count);
+            buffer.put_slice(&bytes);
+            self.saw(&bytes);
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         if let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(context, buffer) {
             self.saw(buffer.filled().get(before..).unwrap_or_default());
@@ -171,6 +304,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for HeadWatch<T> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if self.take_instead(bytes) {
+            return Poll::Ready(Ok(bytes.len()));
+        }
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.unless_stuck(context, written)
     }
@@ -180,6 +316,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for HeadWatch<T> {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // Two parts are a head and a body.
+        if let [only] = bytes
+            && self.take_instead(only)
+        {
+            return Poll::Ready(Ok(only.len()));
+        }
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
         self.unless_stuck(context, written)
     }
@@ -189,14 +331,16 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for HeadWatch<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_instead(context))?;
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.lingering.is_none() {
+            ready!(self.poll_instead(context))?;
             ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
         }
-        if !self.at_end && !self.framing.is_between_requests() {
+        if !self.at_end && !self.follow.is_between_requests() {
             ready!(self.poll_linger(context));
         }
         Poll::Ready(Ok(()))
@@ -209,6 +353,8 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     use super::*;
+    use crate::config::Config;
+    use crate::telemetry::metrics::Metrics;
 
     const PATIENCE: Patience =
         Patience { head: Duration::from_secs(10), write: Duration::from_secs(20) };
@@ -216,7 +362,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_is_left_alone_and_a_dribbled_head_is_not() {
         let (mut client, server) = duplex(64);
-        let (mut watch, _heads) = HeadWatch::new(server, PATIENCE);
+        let (mut watch, _heads) = self::watch(server);
         let writing = tokio::spawn(async move {
             sleep(Duration::from_secs(60)).await;
             for byte in *b"POST" {
@@ -235,10 +381,20 @@ mod tests {
         writing.abort();
     }
 
+    fn watch<T>(stream: T) -> (HeadWatch<T>, Heads) {
+        watch_after("", stream)
+    }
+
+    fn watch_after<T>(read_ahead: &'static str, stream: T) -> (HeadWatch<T>, Heads) {
+        let (metrics, follow) = (Metrics::new(&Config::default()), Follow::Http1(Framing::new()));
+        let series = Arc::clone(&metrics.listeners.ingest);
+        HeadWatch::new(stream, Bytes::from_static(read_ahead.as_bytes()), follow, PATIENCE, series)
+    }
+
     /// How long it takes until a read fails after `pieces` have come, four seconds apart.
     async fn cut_off_after(pieces: &[&[u8]]) -> Duration {
         let (mut client, server) = duplex(1_024);
-        let (mut watch, _heads) = HeadWatch::new(server, PATIENCE);
+        let (mut watch, _heads) = self::watch(server);
         let since = Instant::now();
         let reading = tokio::spawn(async move {
             let mut read = Vec::new();
@@ -272,7 +428,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_no_answers_is_given_up() {
         let (_client, server) = duplex(64);
-        let (mut watch, _heads) = HeadWatch::new(server, PATIENCE);
+        let (mut watch, _heads) = self::watch(server);
         watch.write_all(&[b'a'; 64]).await.unwrap();
         let since = Instant::now();
         let error = watch.write_all(b"b").await.unwrap_err();
@@ -282,7 +438,7 @@ mod tests {
     /// How long a shutdown takes after the client has sent `sent` and goes on sending.
     async fn shut_down_after(sent: &'static [u8]) -> Duration {
         let (mut client, server) = duplex(64);
-        let (mut watch, _heads) = HeadWatch::new(server, PATIENCE);
+        let (mut watch, _heads) = self::watch(server);
         client.write_all(sent).await.unwrap();
         watch.read_exact(&mut vec![0; sent.len()]).await.unwrap();
         let sending = tokio::spawn(async move {
@@ -308,11 +464,42 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_service_learns_which_head_was_ambiguous() {
         let (mut client, server) = duplex(1_024);
-        let (mut watch, heads) = HeadWatch::new(server, PATIENCE);
+        let (mut watch, heads) = self::watch(server);
         client.write_all(b"GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\n\n").await.unwrap();
         drop(client);
         watch.read_to_end(&mut Vec::new()).await.unwrap();
         let told = [(); 3].map(|()| heads.next_is_ambiguous());
         assert_eq!(told, [false, true, false]);
+    }
+
+    #[tokio::test]
+    async fn what_was_read_ahead_comes_first_and_is_followed() {
+        let (mut client, server) = duplex(64);
+        let (mut watch, heads) = watch_after("GET /1 HTTP/1.1\n", server);
+        client.write_all(b"\nrest").await.unwrap();
+        drop(client);
+        let mut read = String::new();
+        watch.read_to_string(&mut read).await.unwrap();
+        assert_eq!(read, "GET /1 HTTP/1.1\n\nrest");
+        assert!(heads.next_is_ambiguous());
+    }
+
+    #[tokio::test]
+    async fn an_answer_of_the_parsers_own_goes_out_with_its_body_at_the_next_flush() {
+        // Not all of it fits at once.
+        let (mut client, server) = duplex(16);
+        let (mut watch, _heads) = self::watch(server);
+        let reading = tokio::spawn(async move {
+            let mut read = String::new();
+            client.read_to_string(&mut read).await.unwrap();
+            read
+        });
+        let bare = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+        assert_eq!(watch.write_vectored(&[io::IoSlice::new(bare)]).await.unwrap(), bare.len());
+        watch.flush().await.unwrap();
+        drop(watch);
+        let expected = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\
+            content-type: application/json\r\ncontent-length: 27\r\n\r\n{\"error\":\"invalid_request\"}";
+        assert_eq!(reading.await.unwrap(), expected);
     }
 }

@@ -12,25 +12,26 @@ use ankusa_actors::admin::Admin;
 use ankusa_actors::edge::{
     Admitted, Answer, BodyFailure, Ingest, IngestConfig, RequestHead, Routing,
 };
+use ankusa_actors::model::peer_identity::PeerIdentity;
 use ankusa_actors::supervision::{Crash, told_to_crash};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
-    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName, HeaderValue, RETRY_AFTER,
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderName, HeaderValue, RETRY_AFTER,
     X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::listener::{Acceptor, Ambiguous, Limits, Serve, Server};
+use super::body::{BodyMemory, NoBody, read};
+use super::listener::{Acceptor, Ambiguous, Limits, Origin, Serve, Server, Terms};
+use super::own_answer::HEADERS_TOO_LARGE;
 use super::table::Endpoint;
-
-/// The largest body a declared length makes room for before it has arrived.
-const MAX_RESERVED_BYTES: usize = 64 * 1024;
+use crate::telemetry::metrics::ParseFailure;
 
 /// The header that says what a 201 promises.
 const DURABILITY: HeaderName = HeaderName::from_static("ankusa-durability");
@@ -53,8 +54,9 @@ impl Crash for IngestServerMsg {
 #[derive(Clone)]
 pub struct IngestServerArgs {
     pub socket: Arc<TcpListener>,
-    pub limits: Limits,
+    pub terms: Terms,
     pub body_timeout: Duration,
+    pub body_memory: BodyMemory,
     /// How long a stop waits for requests that have been read.
     pub drain: Duration,
     pub ingest: Arc<Ingest>,
@@ -82,8 +84,11 @@ impl Actor for IngestServer {
             ingest: Arc::clone(&args.ingest),
             admin: args.admin.clone(),
             body_timeout: args.body_timeout,
+            body_memory: args.body_memory.clone(),
+            terms: args.terms.clone(),
         };
-        let server = Server::start(Acceptor::tcp(&args.socket)?, args.limits, Arc::new(edge));
+        let acceptor = Acceptor::tcp(&args.socket)?;
+        let server = Server::start(acceptor, args.terms.clone(), Arc::new(edge));
         Ok(IngestServerState { server: Some(server), args })
     }
 
@@ -138,40 +143,77 @@ struct Edge {
     ingest: Arc<Ingest>,
     admin: Admin,
     body_timeout: Duration,
+    body_memory: BodyMemory,
+    terms: Terms,
 }
 
 impl Serve for Arc<Edge> {
     type Body = Full<Bytes>;
     type Error = Unanswered;
 
-    fn serve(&self, request: Request<Incoming>) -> impl Future<Output = Answered> + Send + 'static {
+    fn serve(
+        &self,
+        request: Request<Incoming>,
+        origin: Origin,
+    ) -> impl Future<Output = Answered> + Send + 'static {
         let edge = Arc::clone(self);
-        async move { edge.answer(request).await }
+        async move {
+            let version = request.version();
+            let mut answer = edge.answer(request, origin).await;
+            if version == Version::HTTP_2
+                && let Ok(answer) = &mut answer
+            {
+                // There a request ends without its connection.
+                answer.headers_mut().remove(CONNECTION);
+            }
+            answer
+        }
     }
 }
 
 impl Edge {
-    async fn answer(&self, request: Request<Incoming>) -> Answered {
-        if request.method() == Method::GET {
-            return self.get(request).await;
-        }
+    async fn answer(&self, request: Request<Incoming>, origin: Origin) -> Answered {
         let (parts, body) = request.into_parts();
-        if parts.extensions.get::<Ambiguous>().is_some() {
-            return closing(self.ingest.body_failed(BodyFailure::Ambiguous));
+        if let Some(refusal) = self.refuse_head(&parts) {
+            return closing(refusal);
         }
-        let head = head(&parts);
+        if parts.method == Method::GET {
+            return self.get(&parts, origin).await;
+        }
+        let head = head(&parts, origin.peer);
         match self.ingest.admit(&head) {
+            Ok(admitted) if self.body_memory.is_full() => closing(self.ingest.no_room(admitted)),
             Ok(admitted) => self.receive(admitted, head, body).await,
             Err(answer) if parts.headers.contains_key(EXPECT) => closing(answer),
             Err(answer) => self.pass_over(answer, body).await,
         }
     }
 
+    /// What the parser lets through and this node does not.
+    fn refuse_head(&self, parts: &Parts) -> Option<Answer> {
+        let series = &self.terms.series;
+        if parts.extensions.get::<Ambiguous>().is_some() {
+            return Some(self.ingest.body_failed(BodyFailure::Ambiguous));
+        }
+        // Of two, whoever relayed this may have gone by the other.
+        let is_repeated = parts.headers.len() != parts.headers.keys_len();
+        if is_repeated && parts.headers.get_all(HOST).iter().nth(1).is_some() {
+            series.parse_failed(ParseFailure::Ambiguous);
+            return Some(self.ingest.body_failed(BodyFailure::Ambiguous));
+        }
+        if parts.version == Version::HTTP_2 && !fits(parts, &self.terms.limits) {
+            series.parse_failed(ParseFailure::HeadersTooLarge);
+            return Some(Answer::refused_head(431, HEADERS_TOO_LARGE));
+        }
+        None
+    }
+
     async fn receive(&self, admitted: Admitted, head: RequestHead, body: Incoming) -> Answered {
         let limit = self.ingest.config.max_body_bytes;
-        match timeout(self.body_timeout, read(body, limit)).await {
+        match timeout(self.body_timeout, read(body, limit, &self.body_memory)).await {
             Ok(Ok(body)) => respond(self.ingest.accept(admitted, head, body).await),
-            Ok(Err(failure)) => closing(self.ingest.body_failed(failure)),
+            Ok(Err(NoBody::Failed(failure))) => closing(self.ingest.body_failed(failure)),
+            Ok(Err(NoBody::NoRoom)) => closing(self.ingest.no_room(admitted)),
             Err(_elapsed) => closing(self.ingest.body_failed(BodyFailure::Timeout)),
         }
     }
@@ -189,14 +231,25 @@ impl Edge {
         }
     }
 
-    async fn get(&self, request: Request<Incoming>) -> Answered {
-        match request.uri().path() {
+    async fn get(&self, parts: &Parts, origin: Origin) -> Answered {
+        match parts.uri.path() {
             "/health" => Ok(super::json(StatusCode::OK, &self.admin.ingest_health())),
             "/ready" => Ok(super::ready(&self.admin).await),
             "/openapi.json" => Ok(super::json(StatusCode::OK, &openapi(&self.ingest.config))),
-            _other => respond(self.ingest.get(&head(&request.into_parts().0))),
+            _other => respond(self.ingest.get(&head(parts, origin.peer))),
         }
     }
+}
+
+/// Whether a head of HTTP/2 keeps to what the parser of HTTP/1.1 is told, counted as the protocol counts it.
+fn fits(parts: &Parts, limits: &Limits) -> bool {
+    const FIELD_BYTES: usize = 32;
+    let field = |(name, value): (&HeaderName, &HeaderValue)| {
+        name.as_str().len() + value.len() + FIELD_BYTES
+    };
+    let line = parts.uri.path_and_query().map_or(0, |target| target.as_str().len());
+    let bytes = line + parts.headers.iter().map(field).sum::<usize>();
+    parts.headers.len() <= limits.max_headers && bytes <= limits.max_header_bytes
 }
 
 /// The document of the ingest port, with catch URLs as they are here.
@@ -236,17 +289,34 @@ pub fn ingest_endpoints() -> Vec<Endpoint> {
 }
 
 /// What the edge needs of the request line and the headers.
-fn head(parts: &Parts) -> RequestHead {
+fn head(parts: &Parts, peer: Option<Arc<PeerIdentity>>) -> RequestHead {
     // Several that differ, or one that is no number, the parser has refused.
     let declared = parts.headers.get(CONTENT_LENGTH);
     RequestHead {
         method: parts.method.as_str().to_owned(),
         path: parts.uri.path().to_owned(),
         query: parts.uri.query().map(str::to_owned),
-        headers: shared(&parts.headers),
+        headers: match parts.version {
+            Version::HTTP_2 => of_http2(parts),
+            _one => shared(&parts.headers),
+        },
         content_length: declared.and_then(|value| value.to_str().ok()?.parse().ok()),
-        peer: None,
+        peer,
     }
+}
+
+/// The headers of an HTTP/2 request, and the one that HTTP/1.1 would have had.
+fn of_http2(parts: &Parts) -> Vec<(Bytes, Bytes)> {
+    let host = parts.uri.authority().filter(|_| !parts.headers.contains_key(HOST));
+    let host = host.map(|host| {
+        let name = Bytes::from_static(HOST.as_str().as_bytes());
+        (name, Bytes::copy_from_slice(host.as_str().as_bytes()))
+    });
+    let copied = |(name, value): (&HeaderName, &HeaderValue)| {
+        let name = Bytes::copy_from_slice(name.as_str().as_bytes());
+        (name, Bytes::copy_from_slice(value.as_bytes()))
+    };
+    host.into_iter().chain(parts.headers.iter().map(copied)).collect()
 }
 
 /// Names and values as received, in the order they came, in one piece of memory.
@@ -267,31 +337,6 @@ fn shared(headers: &HeaderMap) -> Vec<(Bytes, Bytes)> {
     let mut came: Vec<_> = headers.iter().collect();
     came.sort_by_key(|(_, value)| value.as_bytes().as_ptr());
     came.into_iter().map(&mut share).collect()
-}
-
-/// The exact bytes, held to `limit` while they arrive.
-async fn read(mut body: Incoming, limit: usize) -> Result<Bytes, BodyFailure> {
-    let declared = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-    let mut first = None;
-    let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_closed| BodyFailure::Disconnected)?;
-        let Ok(data) = frame.into_data() else { continue };
-        if whole.len() + first.as_ref().map_or(0, Bytes::len) + data.len() > limit {
-            return Err(BodyFailure::TooLarge);
-        }
-        match first.take() {
-            // Most bodies are one frame: nothing is copied.
-            None if whole.is_empty() => first = Some(data),
-            None => whole.extend_from_slice(&data),
-            Some(before) => {
-                whole.reserve(declared.unwrap_or(0).min(MAX_RESERVED_BYTES));
-                whole.extend_from_slice(&before);
-                whole.extend_from_slice(&data);
-            }
-        }
-    }
-    Ok(first.unwrap_or_else(|| whole.freeze()))
 }
 
 /// Answers on a connection that cannot be used again, because some of the body has not been read.

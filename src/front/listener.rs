@@ -1,31 +1,30 @@
-//! Accepts connections and serves HTTP/1.1 on them, within limits. Shared by ingest, the admin port and the control socket.
+//! Accepts connections and serves HTTP on them, within limits. Shared by ingest, the admin port and the control socket.
 //!
 //! `axum::serve` sets no timer, so its header-read timeout would never fire, and it has no connection limit: the
-//! connections are driven here with hyper-util instead.
+//! connections are driven here with hyper instead.
 
 use std::error::Error;
 use std::future::Future;
 use std::io;
-use std::net::TcpListener as StdTcpListener;
+use std::net::{IpAddr, TcpListener as StdTcpListener};
 use std::os::unix::net::UnixListener as StdUnixListener;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ankusa_actors::model::peer_identity::PeerIdentity;
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
-use tracing::{debug, warn};
+use tracing::warn;
 
-use super::head_watch::{HeadWatch, Patience};
+use super::connection;
+use super::http2::Http2Limits;
+use super::tls::Tls;
+use crate::telemetry::metrics::ListenerSeries;
 
 /// Wait after the kernel refused a connection (out of descriptors): accepting again at once would spin.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
@@ -42,6 +41,26 @@ pub struct Limits {
     pub max_connections: usize,
     pub max_headers: usize,
     pub max_header_bytes: usize,
+    /// Nothing where HTTP/2 is not spoken.
+    pub http2: Option<Http2Limits>,
+}
+
+/// What a listener serves its connections by.
+#[derive(Clone)]
+pub struct Terms {
+    pub limits: Limits,
+    /// Nothing for plain connections.
+    pub tls: Option<Arc<Tls>>,
+    pub series: Arc<ListenerSeries>,
+}
+
+/// Whom a connection is from.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// Nothing for a connection over a unix socket.
+    pub remote: Option<IpAddr>,
+    /// By a certificate, where one was asked for and shown.
+    pub peer: Option<Arc<PeerIdentity>>,
 }
 
 /// Where connections come from.
@@ -78,6 +97,7 @@ pub trait Serve: Clone + Send + Sync + 'static {
     fn serve(
         &self,
         request: Request<Incoming>,
+        origin: Origin,
     ) -> impl Future<Output = Result<Response<Self::Body>, Self::Error>> + Send + 'static;
 }
 
@@ -87,13 +107,20 @@ type BoxError = Box<dyn Error + Send + Sync>;
 pub struct Server {
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
+    /// Keeps up with the certificate files.
+    keeping_up: Option<AbortHandle>,
 }
 
 impl Server {
     /// Serves `service` on every connection.
-    pub fn start(acceptor: Acceptor, limits: Limits, service: impl Serve) -> Self {
+    pub fn start(acceptor: Acceptor, terms: Terms, service: impl Serve) -> Self {
         let (stop, stopped) = watch::channel(false);
-        Self { stop, task: tokio::spawn(accept(acceptor, limits, service, stopped)) }
+        let keep_up = terms.tls.clone().map(Tls::keep_up);
+        Self {
+            stop,
+            task: tokio::spawn(accept(acceptor, Arc::new(terms), service, stopped)),
+            keeping_up: keep_up.map(|keep_up| tokio::spawn(keep_up).abort_handle()),
+        }
     }
 
     /// Accepts no more, lets the requests already read be answered with `Connection: close`, and returns when all
@@ -107,30 +134,34 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.task.abort();
+        if let Some(keeping_up) = &self.keeping_up {
+            keeping_up.abort();
+        }
     }
 }
 
 async fn accept(
     acceptor: Acceptor,
-    limits: Limits,
+    terms: Arc<Terms>,
     service: impl Serve,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let room = Arc::new(Semaphore::new(limits.max_connections));
+    let room = Arc::new(Semaphore::new(terms.limits.max_connections));
     let mut connections = JoinSet::new();
-    while let Some(permit) = next_permit(&room, &mut stopped).await {
-        let (service, served_until) = (service.clone(), stopped.clone());
+    while let Some(permit) = next_permit(&room, &terms, &mut stopped).await {
         let accepted = tokio::select! {
             biased;
             _ = stopped.wait_for(|stopped| *stopped) => break,
             accepted = accept_one(&acceptor) => accepted,
         };
         match accepted {
-            Ok(Stream::Tcp(stream)) => {
-                connections.spawn(serve(stream, limits, service, served_until, permit));
-            }
-            Ok(Stream::Unix(stream)) => {
-                connections.spawn(serve(stream, limits, service, served_until, permit));
+            Ok((stream, remote)) => {
+                let terms = Arc::clone(&terms);
+                let (service, served_until) = (service.clone(), stopped.clone());
+                connections.spawn(async move {
+                    connection::serve(stream, remote, &terms, service, served_until).await;
+                    drop(permit);
+                });
             }
             // The socket was shut down: a stop has begun.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => break,
@@ -147,8 +178,12 @@ async fn accept(
 
 async fn next_permit(
     room: &Arc<Semaphore>,
+    terms: &Terms,
     stopped: &mut watch::Receiver<bool>,
 ) -> Option<OwnedSemaphorePermit> {
+    if room.available_permits() == 0 {
+        terms.series.at_limit();
+    }
     tokio::select! {
         biased;
         _ = stopped.wait_for(|stopped| *stopped) => None,
@@ -156,87 +191,20 @@ async fn next_permit(
     }
 }
 
-enum Stream {
-    Tcp(tokio::net::TcpStream),
-    Unix(tokio::net::UnixStream),
+/// As it comes from the kernel.
+pub(super) enum Accepted {
+    Tcp(TcpStream),
+    Unix(UnixStream),
 }
 
-async fn accept_one(acceptor: &Acceptor) -> io::Result<Stream> {
+async fn accept_one(acceptor: &Acceptor) -> io::Result<(Accepted, Option<IpAddr>)> {
     match acceptor {
         Acceptor::Tcp(listener) => {
-            let (stream, _) = listener.accept().await?;
+            let (stream, remote) = listener.accept().await?;
             stream.set_nodelay(true)?;
-            Ok(Stream::Tcp(stream))
+            // The same address, however the socket is bound.
+            Ok((Accepted::Tcp(stream), Some(remote.ip().to_canonical())))
         }
-        Acceptor::Unix(listener) => Ok(Stream::Unix(listener.accept().await?.0)),
-    }
-}
-
-async fn serve<T>(
-    stream: T,
-    limits: Limits,
-    service: impl Serve,
-    mut stopped: watch::Receiver<bool>,
-    permit: OwnedSemaphorePermit,
-) where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let patience = Patience { head: limits.header_timeout, write: limits.idle_timeout };
-    let (stream, heads) = HeadWatch::new(stream, patience);
-    let service = service_fn(|mut request: Request<Incoming>| {
-        if heads.next_is_ambiguous() {
-            request.extensions_mut().insert(Ambiguous);
-        }
-        service.serve(request)
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.idle_timeout)
-        .max_headers(limits.max_headers)
-        // One bounds a head that comes in pieces, the other one that comes at once.
-        .max_buf_size(limits.max_header_bytes)
-        .max_header_size(limits.max_header_bytes)
-        // Whoever has said all it has to say may still wait for the answer.
-        .half_close(true)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
-    let served = finish(connection.as_mut(), &mut stopped).await;
-    let served = match served {
-        Some(served) => served,
-        None => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = served {
-        debug!(%error, "a connection ended early");
-    }
-    drop(permit);
-}
-
-/// The connection's end, or `None` when the stop came first.
-async fn finish<F: Future>(
-    connection: F,
-    stopped: &mut watch::Receiver<bool>,
-) -> Option<F::Output> {
-    tokio::select! {
-        biased;
-        // First: a request that has arrived is read before the stop is looked at, and then it is answered.
-        served = connection => Some(served),
-        _ = stopped.wait_for(|stopped| *stopped) => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::{pending, ready};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_connection_is_looked_at_before_the_stop() {
-        let (_told, mut stopped) = watch::channel(true);
-        assert_eq!(finish(ready(7), &mut stopped).await, Some(7));
-        assert_eq!(finish(pending::<u8>(), &mut stopped).await, None);
+        Acceptor::Unix(listener) => Ok((Accepted::Unix(listener.accept().await?.0), None)),
     }
 }

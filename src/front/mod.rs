@@ -2,18 +2,25 @@
 
 pub mod admin;
 pub mod auth;
+pub mod body;
+mod connection;
 pub mod control;
+mod frames;
 mod framing;
 pub mod gauges;
 mod head_watch;
+pub mod http2;
 pub mod ingest;
 pub mod listener;
+mod own_answer;
 mod query;
 mod queue;
 mod refusal;
 pub mod routes;
+mod socket;
 pub mod sources;
 pub mod table;
+pub mod tls;
 
 use std::net::TcpListener;
 

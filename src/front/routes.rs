@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::auth::{Authorizer, Refused};
-use super::listener::Serve;
+use super::listener::{Origin, Serve};
 use super::queue;
 use super::sources::{self, SourcesApi};
 use super::table::{Endpoint, Table};
@@ -63,6 +63,7 @@ impl Serve for Routes {
     fn serve(
         &self,
         request: axum::http::Request<Incoming>,
+        _origin: Origin,
     ) -> impl Future<Output = Result<Response, Infallible>> + Send + 'static {
         self.0.clone().oneshot(request.map(Body::new))
     }

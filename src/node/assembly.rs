@@ -17,12 +17,15 @@ use super::sockets::Sockets;
 use crate::config::{self, CompactionStyle, Config, Role, SourceStoreType};
 use crate::front::admin::{AdminServer, AdminServerArgs};
 use crate::front::auth::Authorizer;
+use crate::front::body::BodyMemory;
 use crate::front::control::{ControlServer, ControlServerArgs};
 use crate::front::gauges::{Gauges, GaugesArgs};
+use crate::front::http2::Http2Limits;
 use crate::front::ingest::{IngestServer, IngestServerArgs};
-use crate::front::listener::Limits;
+use crate::front::listener::{Limits, Terms};
 use crate::front::routes::{Api, Control};
 use crate::front::sources::SourcesApi;
+use crate::front::tls::Tls;
 use crate::host::{HostClock, HostEntropy};
 use crate::rocks::{self, Compaction, RocksEngine, RocksOptions, WriteBuffers};
 use crate::sources::SourceRules;
@@ -47,6 +50,7 @@ pub(super) async fn start(
     let metrics = Arc::new(Metrics::new(config));
     let rules = Arc::new(SourceRules::new(config, &clock)?);
     let sources = sources(config, &rules)?;
+    let certificates = Certificates::open(config, &metrics)?;
     // Before anything is put in it, the control socket included: a folder whose entry a power cut takes back takes the
     // store with it.
     let folder = config.instance_dir();
@@ -70,6 +74,7 @@ pub(super) async fn start(
         sockets,
         clock,
         metrics,
+        certificates,
         stop,
     };
     let front: MakeFront = Arc::new(move |handles| parts.children(handles));
@@ -143,7 +148,27 @@ struct FrontParts {
     sockets: Sockets,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
+    certificates: Certificates,
     stop: Arc<watch::Sender<bool>>,
+}
+
+/// What the listeners prove themselves with. It outlives them.
+struct Certificates {
+    ingest: Option<Arc<Tls>>,
+    admin: Option<Arc<Tls>>,
+}
+
+impl Certificates {
+    fn open(config: &Config, metrics: &Metrics) -> Result<Self, BootError> {
+        let (http, admin) = (&config.http, &config.admin);
+        let ingest = Arc::clone(&metrics.listeners.ingest);
+        let ingest = Tls::open(&http.tls, http.http2.enabled, ingest);
+        let of_admin = Tls::open(&admin.tls, false, Arc::clone(&metrics.listeners.admin));
+        Ok(Self {
+            ingest: ingest.map_err(|error| format!("http.{error}"))?,
+            admin: of_admin.map_err(|error| format!("admin.{error}"))?,
+        })
+    }
 }
 
 impl FrontParts {
@@ -162,7 +187,21 @@ impl FrontParts {
             max_connections: http.max_connections,
             max_headers: http.max_headers,
             max_header_bytes: http.max_header_bytes,
+            http2: None,
         }
+    }
+
+    /// The ingest port alone speaks HTTP/2.
+    fn ingest_limits(&self) -> Limits {
+        let http2 = &self.config.http.http2;
+        let limits = Http2Limits {
+            max_streams: http2.max_streams,
+            stream_window_bytes: http2.stream_window_bytes,
+            connection_window_bytes: http2.connection_window_bytes,
+            max_frame_bytes: http2.max_frame_bytes,
+            max_resets: http2.max_resets,
+        };
+        Limits { http2: http2.enabled.then_some(limits), ..self.limits() }
     }
 
     fn api(&self, admin: &Admin, authorizer: Authorizer) -> Api {
@@ -183,7 +222,11 @@ impl FrontParts {
         let args = ControlServerArgs {
             socket: Arc::clone(&self.sockets.control),
             path: self.sockets.control_path.clone(),
-            limits: self.limits(),
+            terms: Terms {
+                limits: self.limits(),
+                tls: None,
+                series: Arc::clone(&self.metrics.listeners.control),
+            },
             drain: DRAIN_ADMIN,
             control: Control {
                 // The file mode is the authentication.
@@ -211,7 +254,11 @@ impl FrontParts {
     fn admin(&self, admin: &Admin) -> Option<ChildSpec> {
         let args = AdminServerArgs {
             socket: Arc::clone(self.sockets.admin.as_ref()?),
-            limits: self.limits(),
+            terms: Terms {
+                limits: self.limits(),
+                tls: self.certificates.admin.clone(),
+                series: Arc::clone(&self.metrics.listeners.admin),
+            },
             drain: DRAIN_ADMIN,
             api: self.api(admin, Authorizer::new(&self.config.admin.tokens)),
         };
@@ -224,8 +271,16 @@ impl FrontParts {
         let drain = Duration::from_millis(self.config.shutdown.drain_ms);
         let args = IngestServerArgs {
             socket: Arc::clone(self.sockets.ingest.as_ref()?),
-            limits: self.limits(),
+            terms: Terms {
+                limits: self.ingest_limits(),
+                tls: self.certificates.ingest.clone(),
+                series: Arc::clone(&self.metrics.listeners.ingest),
+            },
             body_timeout: Duration::from_millis(self.config.http.body_timeout_ms),
+            body_memory: BodyMemory::new(
+                self.config.http.max_body_memory_bytes,
+                self.metrics.body_memory.clone(),
+            ),
             drain,
             ingest: Arc::clone(&handles.ingest),
             admin: admin.clone(),

@@ -17,7 +17,8 @@ pub(super) fn warning(config: &Config) -> Option<String> {
     (budget > available.bytes).then(|| {
         format!(
             "the configured budgets come to {budget} bytes of memory, and {} allows {}: the kernel may kill this node \
-             under load; lower queue.rocksdb.block_cache_bytes, batcher.max_queue_bytes or dispatch.max_inflight_bytes",
+             under load; lower queue.rocksdb.block_cache_bytes, batcher.max_queue_bytes, http.max_body_memory_bytes or \
+             dispatch.max_inflight_bytes",
             available.who, available.bytes
         )
     })
@@ -28,6 +29,7 @@ fn budget(config: &Config) -> u64 {
     let batcher = &config.batcher;
     let partitions = batcher.partitions as u64;
     let queued = partitions.saturating_mul(batcher.max_queue_bytes as u64);
+    let received = config.http.max_body_memory_bytes as u64;
     let group = 2_u64.saturating_mul(batcher.group_commit_max_bytes as u64);
     let inflight = config.dispatch.max_inflight_bytes as u64;
     let of_role = |role, bytes| if config.has_role(role) { bytes } else { 0 };
@@ -35,7 +37,7 @@ fn budget(config: &Config) -> u64 {
         BASE_BYTES,
         MEMTABLES_BYTES,
         config.queue.rocksdb.block_cache_bytes as u64,
-        of_role(Role::Edge, queued.saturating_add(group)),
+        of_role(Role::Edge, queued.saturating_add(group).saturating_add(received)),
         of_role(Role::Dispatch, inflight),
     ]
     .into_iter()
@@ -146,11 +148,12 @@ mod tests {
         config.batcher.partitions = 2;
         config.batcher.max_queue_bytes = 1_000;
         config.batcher.group_commit_max_bytes = 100;
+        config.http.max_body_memory_bytes = 10_000;
         config.dispatch.max_inflight_bytes = 10;
         config.queue.rocksdb.block_cache_bytes = 1;
         let fixed = BASE_BYTES + MEMTABLES_BYTES;
         config.node.roles = [Role::Edge, Role::Dispatch].into();
-        assert_eq!(budget(&config), fixed + 2_211);
+        assert_eq!(budget(&config), fixed + 12_211);
         config.node.roles = [Role::Dispatch].into();
         assert_eq!(budget(&config), fixed + 11);
     }

@@ -4,12 +4,14 @@
 //! sources and an atomic add, without an allocation. Series therefore exist, at zero, before anything has happened.
 
 mod gauges;
+mod listeners;
 mod parts;
 mod series;
 mod store_gauges;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::prometheus_text;
@@ -24,6 +26,8 @@ use crate::config::Config;
 use crate::config::schema::{KEYS, Kind};
 
 pub use gauges::{DispatchGauges, Gauges, QueueGauges};
+use listeners::ListenerFamilies;
+pub use listeners::{Cut, HandshakeFailure, ListenerSeries, ParseFailure};
 use parts::{DispatchSeries, IngestSeries, SourceStoreSeries, StoreSeries, WalSeries, count};
 use series::{Family, SumCounter};
 pub use store_gauges::RoomGauges;
@@ -40,6 +44,10 @@ pub struct Metrics {
     registry: Registry,
     /// Sampled from outside, every `admin.gauge_interval_ms`.
     pub gauges: Gauges,
+    /// Connections, by the listener they are of.
+    pub listeners: Listeners,
+    /// Bytes of the bodies that are being received.
+    pub body_memory: Gauge<u64, AtomicU64>,
     ingest: IngestSeries,
     wal: WalSeries,
     store: StoreSeries,
@@ -47,6 +55,22 @@ pub struct Metrics {
     sources: SourceStoreSeries,
     restarts: Family<Counter>,
     subtrees_down: Family<Counter>,
+}
+
+/// The series of each listener.
+#[derive(Debug)]
+pub struct Listeners {
+    pub ingest: Arc<ListenerSeries>,
+    pub admin: Arc<ListenerSeries>,
+    pub control: Arc<ListenerSeries>,
+}
+
+impl Listeners {
+    fn new(to: &mut Registrar) -> Self {
+        let families = ListenerFamilies::new(to);
+        let of = |listener| Arc::new(families.of(listener));
+        Self { ingest: of("ingest"), admin: of("admin"), control: of("control") }
+    }
 }
 
 fn histogram() -> Histogram {
@@ -89,6 +113,12 @@ impl Metrics {
             subtrees_down: to.counters(
                 "ankusa_instance_subtree_down",
                 "Failure domains that used up their restarts",
+            ),
+            listeners: Listeners::new(to),
+            body_memory: to.add(
+                "ankusa_ingest_body_memory_bytes",
+                "Bytes of the bodies that are being received",
+                Gauge::default(),
             ),
             gauges: Gauges::new(to),
             registry: Registry::default(),

@@ -2,7 +2,9 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 
+use rustls::ClientConfig;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
@@ -126,6 +128,15 @@ impl Client {
         Ok(Self { stream: Box::new(stream), buffer: Vec::new() })
     }
 
+    /// Over TLS, trusting `client`'s authorities and showing what it has to show.
+    ///
+    /// # Errors
+    /// Nobody listens, or the two cannot agree.
+    pub async fn try_tls(port: u16, client: Arc<ClientConfig>) -> std::io::Result<Self> {
+        let stream = super::tls::connect(port, client).await?;
+        Ok(Self { stream: Box::new(stream), buffer: Vec::new() })
+    }
+
     /// # Errors
     /// Nobody takes it any more.
     pub async fn send(&mut self, bytes: &[u8]) -> Result<(), Gone> {
@@ -226,8 +237,17 @@ impl Client {
             }
             Err(error) if error.kind() == ErrorKind::ConnectionReset => Err(Gone),
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Gone),
+            // TLS without its own end.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(Gone),
+            // What a handshake comes to that the other side gave up.
+            Err(error) if error.kind() == ErrorKind::InvalidData => Err(Gone),
             Err(error) => panic!("cannot read: {error}"),
         }
+    }
+
+    /// What came and has not been looked at.
+    pub fn unread(&self) -> &[u8] {
+        &self.buffer
     }
 
     /// Waits until the other side has closed, and shows what it still said.

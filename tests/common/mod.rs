@@ -10,9 +10,11 @@
 )]
 
 pub mod http;
+pub mod http2;
 pub mod load;
 pub mod node;
 pub mod store;
+pub mod tls;
 pub mod worker;
 
 use std::future::Future;

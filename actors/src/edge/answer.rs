@@ -103,6 +103,11 @@ impl Answer {
         Self::error(503, body, Some(RETRY_LATER_S))
     }
 
+    /// A head that is refused before anything in it is looked at, with this body.
+    pub fn refused_head(status: u16, body: &str) -> Self {
+        Self::error(status, body.to_owned(), None)
+    }
+
     fn error(status: u16, body: String, retry_after_s: Option<u32>) -> Self {
         Self::Send { status, body, retry_after_s, durable: false }
     }

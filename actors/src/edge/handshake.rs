@@ -18,13 +18,14 @@ impl Ingest {
         };
         let source = match self.source(source_id) {
             Ok(source) => source,
-            Err((RefusedReason::StoreUnavailable, answer)) => return answer,
-            Err(_unknown) => return Answer::not_found(),
+            Err((reason, unavailable)) if reason == RefusedReason::StoreUnavailable => {
+                return unavailable;
+            }
+            Err(_) => return Answer::not_found(),
         };
+        let reached = source.tenant_of(url_tenant).is_some();
         match &source.answers.handshake {
-            Some(handshake)
-                if handshake.answers_get() && source.tenant_of(url_tenant).is_some() =>
-            {
+            Some(handshake) if reached && handshake.answers_get() => {
                 self.shaken(&source, handshake.on_get(head.query.as_deref()), started)
             }
             Some(_) | None => Answer::not_found(),

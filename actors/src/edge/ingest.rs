@@ -34,7 +34,7 @@ pub struct RequestHead {
     pub headers: Vec<(Bytes, Bytes)>,
     /// The one parseable Content-Length, if there is one.
     pub content_length: Option<u64>,
-    /// Who the client is by its certificate, if it had to show one and that was checked.
+    /// Whose verified certificate the connection has; never what a header says.
     pub peer: Option<Arc<PeerIdentity>>,
 }
 
@@ -142,6 +142,15 @@ impl Ingest {
         };
         self.events.emit(&Event::IngestRefused { reason });
         answer
+    }
+
+    /// There is no memory for its body: an overload that has not reached the batchers yet.
+    pub fn no_room(&self, admitted: Admitted) -> Answer {
+        self.events.emit(&Event::LoadShed);
+        let Admitted { source, tenant_id: _, started } = admitted;
+        let (outcome, took) = (IngestOutcome::Overload, started.elapsed());
+        self.events.emit(&Event::IngestAnswered { source_id: &source.id, outcome, took });
+        Answer::unavailable("overload")
     }
 
     /// Verifies, queues and waits for the commit.
