@@ -17,7 +17,7 @@ PARTS ?= 1
 with_rocksdb = rocksdb="$$(scripts/build-rocksdb.sh)" && eval "$$rocksdb" &&
 target = $${CARGO_TARGET_DIR:-target}
 
-.PHONY: help run test check fmt tidy lint features drills canaries bench
+.PHONY: help run test check fmt tidy lint features drills canaries bench smoke
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | \
@@ -81,3 +81,9 @@ canaries: ## builds with a rule broken on purpose, each of which its drill must 
 bench: ## ingest: the machine's own floors and the node, in turns
 	@scripts/setup.sh
 	@$(with_rocksdb) cargo run --release -p ankusa-drills -- bench ingest
+
+# A debug build on a shared disk: that it runs to its end is what is told, not how long things take.
+smoke: ## the dedupe bench over a million keys instead of a hundred, as it is in CI
+	@scripts/setup.sh
+	@$(with_rocksdb) cargo build -p ankusa-drills -p ankusa-drills-shim
+	"$(target)/debug/ankusa-drills" bench dedupe --keys 1000000 --report --dir "$(target)"

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ankusa_actors::edge::Routing;
+use ankusa_actors::model::dedupe::DedupeSpec;
 use ankusa_actors::model::egress::Egress;
 use ankusa_actors::model::forward::ForwardPolicy;
 use ankusa_actors::model::ids::is_name;
@@ -88,6 +89,8 @@ impl BuildSource for SourceRules {
             );
         }
         let Protocol { verifier, answers } = spec.protocol().map_err(|error| error.to_string())?;
+        let dedupe = spec.dedupe.as_ref().map(DedupeSpec::build).transpose();
+        let dedupe = dedupe.map_err(|error| format!("dedupe.{error}"))?;
         let sinks = spec.sinks.iter().enumerate().map(|(at, sink)| {
             let told = |error| format!("{}.{error}", element("sinks", at));
             sinks::build(sink, &self.outbound).map_err(told)
@@ -99,6 +102,7 @@ impl BuildSource for SourceRules {
             verifier,
             on_verify_failure: spec.on_verify_failure,
             answers,
+            dedupe,
             modules: Source::modules_of(&sinks),
             sinks,
             lanes: LaneRules::new(spec.sinks.iter().map(|sink| sink.ordered().cloned())),
@@ -122,6 +126,10 @@ pub(crate) fn check_spec(
     }
     if let Err(error) = source.protocol() {
         let key = if key.is_empty() { error.key } else { format!("{key}.{}", error.key) };
+        errors.push(ConfigError::at(key, error.sentence));
+    }
+    if let Some(Err(error)) = source.dedupe.as_ref().map(DedupeSpec::build) {
+        let key = format!("{}.{}", child(key, "dedupe"), error.key);
         errors.push(ConfigError::at(key, error.sentence));
     }
     if anyone_names_a_tenant(routing, source) {

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use ankusa_actors::model::dedupe::{DedupeBy, DedupePreset, DedupeSpec};
 use ankusa_actors::model::ordering::OrderBy;
 use ankusa_actors::model::sink_spec::{HttpSinkSpec, SinkSpec};
 use ankusa_actors::model::source::SourceSpec;
@@ -242,7 +243,6 @@ fn what_the_documentation_has_and_this_release_has_not_is_said_so() {
         "audit",
         "backup",
         "claim_check",
-        "dedupe",
         "health",
         "intake",
         "lifecycle",
@@ -269,7 +269,6 @@ fn what_the_documentation_has_and_this_release_has_not_is_said_so() {
             "node: {roles: [claim_check]}".to_owned(),
             "node.roles[0]: claim_check is not in this release, only: edge, dispatch, storage",
         ),
-        (source("dedupe: github"), "sources.a.dedupe: not in this release"),
         (
             source("on_verify_failure: quarantine"),
             "sources.a.on_verify_failure: quarantine is not in this release, only: reject, accept_flag",
@@ -551,6 +550,64 @@ fn a_source_is_refused_at_the_key_that_is_wrong() {
     }
     let open = "{egress: {allow_http: true, allow: [10.0.0.0/8]}, sources: {a: {sinks: [{type: http, url: \"http://10.0.0.1/\", allow_unsigned: true}]}}}";
     assert!(parse(open).is_ok(), "{:?}", parse(open));
+}
+
+#[test]
+fn a_source_says_where_the_key_of_a_hook_is() {
+    let dedupe = |text: &str| {
+        parse(&source(&format!("dedupe: {text}"))).unwrap().sources["a"].dedupe.clone().unwrap()
+    };
+    let preset = DedupeBy::Preset(DedupePreset::StandardWebhooks);
+    let spec = |by, ttl_seconds| DedupeSpec { by, ttl_seconds };
+    assert_eq!(dedupe("standard_webhooks"), spec(preset.clone(), 259_200));
+    assert_eq!(dedupe("{preset: standard_webhooks, ttl_seconds: \"60\"}"), spec(preset, 60));
+    assert_eq!(dedupe("{header: X-Id}"), spec(DedupeBy::Header("X-Id".to_owned()), 259_200));
+    assert_eq!(
+        dedupe("{json: data.id, ttl_seconds: 31622400}"),
+        spec(DedupeBy::Json("data.id".to_owned()), 31_622_400)
+    );
+    let must = "sources.a.dedupe must be a preset (github, standard_webhooks, svix, shopify, stripe) or a mapping with \
+                exactly one of preset, header and json, and perhaps ttl_seconds, got";
+    let one = "sources.a.dedupe: must have exactly one of preset, header, json, got";
+    for (text, line) in [
+        ("gitlab", format!("{must} \"gitlab\"")),
+        ("true", format!("{must} true")),
+        ("[github]", format!("{must} a list")),
+        ("{}", format!("{one} 0")),
+        ("{ttl_seconds: 5}", format!("{one} 0")),
+        ("{preset: github, header: x}", format!("{one} 2")),
+        (
+            "{header: x, ttl_seconds: 0}",
+            "sources.a.dedupe.ttl_seconds must be > 0, got 0".to_owned(),
+        ),
+        (
+            "{header: x, ttl_seconds: 31622401}",
+            "sources.a.dedupe.ttl_seconds must be <= 31622400, got 31622401".to_owned(),
+        ),
+        (
+            "{header: x, ttl: 5}",
+            "sources.a.dedupe.ttl: unknown key; known here: preset, header, json, ttl_seconds"
+                .to_owned(),
+        ),
+        (
+            "{preset: gitlab}",
+            "sources.a.dedupe.preset must be one of github, standard_webhooks, svix, shopify, stripe, got \"gitlab\""
+                .to_owned(),
+        ),
+        ("{header: 5}", "sources.a.dedupe.header must be a string, got 5".to_owned()),
+        (
+            "{header: x y}",
+            "sources.a.dedupe.header: must be the name of a header, got \"x y\"".to_owned(),
+        ),
+        (
+            "{json: a..b}",
+            "sources.a.dedupe.json: must be names of objects with dots between them as data.object.id, at most 32 and \
+             256 bytes, got \"a..b\""
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(refused(&source(&format!("dedupe: {text}"))), line, "{text}");
+    }
 }
 
 #[test]
@@ -928,7 +985,8 @@ fn every_key_of_the_reference_has_a_comment_with_its_bounds() {
             | Kind::Secrets
             | Kind::Word(_)
             | Kind::Ip
-            | Kind::Ordered => {
+            | Kind::Ordered
+            | Kind::Dedupe => {
                 continue;
             }
         };
@@ -959,7 +1017,8 @@ fn the_schema_holds_every_number_of_the_structs() {
             | Kind::Secrets
             | Kind::Word(_)
             | Kind::Ip
-            | Kind::Ordered => {
+            | Kind::Ordered
+            | Kind::Dedupe => {
                 continue;
             }
         };
@@ -1032,9 +1091,24 @@ fn what_is_worth_a_warning_is_no_mistake() {
         starts,
         ["node.roles has storage, b", "sources is empty: every h", "control.allow_crash is on"]
     );
-    for quiet in [source("").as_str(), "node: {roles: [dispatch]}"] {
+    for quiet in [source("dedupe: github").as_str(), "node: {roles: [dispatch]}"] {
         assert_eq!(parse(quiet).unwrap().warnings(), Vec::<String>::new(), "{quiet}");
     }
+}
+
+#[test]
+fn sources_without_dedupe_are_told_once_and_all_together() {
+    let sources = "sources:\n  a: {sinks: [{type: log}]}\n  b: {sinks: [{type: log}], dedupe: svix}\n  \
+                   c: {sinks: [{type: log}]}\n";
+    assert_eq!(
+        parse(sources).unwrap().warnings(),
+        [
+            "sources without dedupe: a, c: a provider that sends a hook again because its answer was lost makes a second \
+          hook of it"
+        ]
+    );
+    let without_edge = format!("node: {{roles: [dispatch]}}\n{sources}");
+    assert_eq!(parse(&without_edge).unwrap().warnings(), Vec::<String>::new());
 }
 
 /// Runs the binary with this configuration and nothing else in its environment.
@@ -1082,7 +1156,13 @@ fn check_config_says_what_it_read() {
     let line = "config OK: roles=edge,dispatch sources=demo wal=disk\n";
     assert_eq!(
         told(&ankusa("check-config", &file, &[])),
-        (Some(0), line.to_owned(), String::new())
+        (
+            Some(0),
+            line.to_owned(),
+            "warning: sources without dedupe: demo: a provider that sends a hook again because its answer was lost makes \
+             a second hook of it\n"
+                .to_owned()
+        )
     );
 
     let (code, out, warnings) =

@@ -175,7 +175,7 @@ async fn status_and_tree_say_how_the_node_is() {
                 "last": null}, "next_seq": 3,
             "synced_through": 2, "unsynced_groups": 0, "fencing": false, "buffered_hooks": 0,
             "queue": {"pending": 0, "scheduled": 2, "inflight": 0, "dead": 0, "bytes": null,
-                "archive_pending": 0, "dead_bytes": 0, "lanes": 0, "lanes_blocked": 0, "lane_members": 0}})
+                "archive_pending": 0, "dedupe": 0, "dead_bytes": 0, "lanes": 0, "lanes_blocked": 0, "lane_members": 0}})
     );
     let table = node.ctl(&["status"]).await;
     assert!(table.out.contains("\nqueue.scheduled             2\n"), "{}", table.out);
@@ -201,6 +201,7 @@ async fn status_and_tree_say_how_the_node_is() {
         row("writer", "queue", "-"),
         row("services", "core", "one_for_one"),
         row("dispatch", "services", "-"),
+        row("dedupe_sweeper", "services", "-"),
         row("scrubber", "services", "-"),
         row("recounter", "services", "-"),
         row("front", "node", "one_for_one"),
@@ -214,7 +215,7 @@ async fn status_and_tree_say_how_the_node_is() {
     assert_eq!(told, expected);
     let table = node.ctl(&["tree"]).await.out;
     assert!(table.starts_with("CHILD "), "{table}");
-    assert!(table.contains("\n    writer     -             running "), "{table}");
+    assert!(table.contains("\n    writer          -             running "), "{table}");
     assert!(table.contains("\nstore.reserve_bytes         67108864\n"), "{table}");
 }
 
@@ -351,6 +352,7 @@ async fn after_any_child_has_crashed_the_node_takes_hooks_again() {
         "syncer",
         "store",
         "dispatch",
+        "dedupe_sweeper",
         "scrubber",
         "recounter",
         "batcher-1",

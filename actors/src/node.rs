@@ -14,8 +14,8 @@ use crate::edge::{Ingest, IngestConfig, SourceStoreHandle};
 use crate::model::value_version::ValueVersion;
 use crate::ports::{Clock, Engine, Entropy, Events};
 use crate::queue::{
-    BatcherConfig, BatcherHandle, JoinedLanes, Ledger, SyncedMark, SyncerHandle, TenantsConfig,
-    WriterHandle,
+    BatcherConfig, BatcherHandle, DedupeConfig, JoinedLanes, Ledger, SyncedMark, SyncerHandle,
+    TenantsConfig, WriterHandle,
 };
 use crate::sources::{SourceSet, SourceSetup, SourceTable};
 use crate::steady::SteadyClock;
@@ -63,6 +63,7 @@ pub struct NodeSettings {
     pub ingest: IngestConfig,
     pub batcher: BatcherConfig,
     pub tenants: TenantsConfig,
+    pub dedupe: DedupeConfig,
     pub store: StoreConfig,
     pub dispatch: DispatchConfig,
 }

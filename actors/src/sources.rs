@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use crate::model::dedupe::DedupeRule;
 use crate::model::forward::ForwardPolicy;
 use crate::model::ids::DEFAULT_TENANT;
 pub use crate::model::ordering::LaneRules;
@@ -35,6 +36,8 @@ pub struct Source {
     pub modules: Arc<[&'static str]>,
     /// What `sinks` take their hooks in order by, in the same order; the default orders none.
     pub lanes: LaneRules,
+    /// By which key retries are told from new hooks; `None` where each is a hook of its own.
+    pub dedupe: Option<DedupeRule>,
     /// Which of the provider's headers its sinks are told.
     pub forward: ForwardPolicy,
     /// Whether the tenant of a catch URL counts although nothing proves that its sender belongs to it.
@@ -82,6 +85,7 @@ impl fmt::Debug for Source {
             .field("on_verify_failure", &self.on_verify_failure)
             .field("modules", &self.modules)
             .field("lanes", &self.lanes)
+            .field("dedupe", &self.dedupe)
             .field("forward", &self.forward)
             .field("trust_url_tenant", &self.trust_url_tenant)
             .field("switches", &self.switches)

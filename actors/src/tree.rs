@@ -10,6 +10,7 @@
 //! |   `-- services     one_for_one    20 in 60 s a child, then later and later
 //! |       |-- source_store SourceStore  where the API keeps sources
 //! |       |-- dispatch Dispatch       role dispatch
+//! |       |-- dedupe_sweeper DedupeSweeper
 //! |       |-- scrubber Scrubber
 //! |       `-- recounter Recounter
 //! `-- front            one_for_one    10 in 10 s a child; survives core: it is how 503 gets said
@@ -18,7 +19,8 @@
 //!     `-- ingest                      role edge, given by the adapters
 //! ```
 //!
-//! Stop is start reversed: ingest, batchers, admin, control, recounter, scrubber, dispatch, source_store, writer, syncer, store.
+//! Stop is start reversed: ingest, batchers, admin, control, recounter, scrubber, dedupe_sweeper, dispatch, source_store,
+//! writer, syncer, store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +35,9 @@ use crate::queue::writer::{Writer, WriterArgs};
 use crate::sources::{SourceSetup, StoreSetup};
 use crate::store::{Store, StoreArgs};
 use crate::supervision::{
-    Backoff, ChildSpec, Exhausted, Intensity, Shutdown, Strategy, SupervisorArgs,
+    Backoff, ChildSpec, Exhausted, Intensity, Shutdown, Slot, Strategy, SupervisorArgs,
 };
+use crate::upkeep::dedupe_sweeper::{DedupeSweeper, DedupeSweeperArgs};
 use crate::upkeep::recounter::{Recounter, RecounterArgs};
 use crate::upkeep::scrubber::{Scrubber, ScrubberArgs};
 
@@ -49,6 +52,9 @@ const DRAIN_BATCHER: Duration = Duration::from_secs(5);
 
 /// How long the source store may take for the changes that wait for it.
 const STOP_SOURCE_STORE: Duration = Duration::from_secs(5);
+
+/// How long the sweep of dedupe keys may take for the chunk it is at. One that has to be killed is found again.
+const STOP_DEDUPE_SWEEPER: Duration = Duration::from_secs(1);
 
 /// How long the scrubber may take to read the page it is at.
 const STOP_SCRUBBER: Duration = Duration::from_secs(5);
@@ -145,7 +151,7 @@ impl Tree {
                 .map(|setup| self.source_store(setup))
                 .into_iter()
                 .chain(self.settings.roles.dispatch.then(|| self.dispatch()))
-                .chain([self.scrubber(), self.recounter()])
+                .chain([self.dedupe_sweeper(), self.scrubber(), self.recounter()])
                 .collect(),
         )
     }
@@ -207,6 +213,7 @@ impl Tree {
         let args = WriterArgs {
             config: self.settings.batcher.clone(),
             tenants: self.settings.tenants.clone(),
+            dedupe: self.settings.dedupe.clone(),
             store_config: self.settings.store.clone(),
             archive: self.settings.roles.storage,
             clock: Arc::clone(&self.steady),
@@ -257,6 +264,19 @@ impl Tree {
         ChildSpec::new("source_store", Shutdown::Drain(STOP_SOURCE_STORE), &slot, move || {
             (SourceStore, args.clone())
         })
+    }
+
+    fn dedupe_sweeper(&self) -> ChildSpec {
+        let slot = Slot::default();
+        let args = DedupeSweeperArgs {
+            config: self.settings.dedupe.clone(),
+            clock: Arc::clone(&self.steady),
+            events: Arc::clone(&self.ports.events),
+            store: self.handles.store.clone(),
+            writer: self.handles.writer.clone(),
+        };
+        let shutdown = Shutdown::Stop(STOP_DEDUPE_SWEEPER);
+        ChildSpec::new("dedupe_sweeper", shutdown, &slot, move || (DedupeSweeper, args.clone()))
     }
 
     fn scrubber(&self) -> ChildSpec {

@@ -1,5 +1,6 @@
 //! What keeps a node sound while it runs: nothing here is on the way of a hook.
 
+pub mod dedupe_sweeper;
 mod recount_handle;
 pub mod recounter;
 mod scrub_handle;

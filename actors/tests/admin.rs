@@ -242,6 +242,7 @@ async fn the_status_is_what_a_person_reads_first() {
             "dead": 0,
             "bytes": value_bytes,
             "archive_pending": 2,
+            "dedupe": 0,
             "dead_bytes": 0,
             "lanes": 0,
             "lanes_blocked": 0,
@@ -315,7 +316,7 @@ async fn while_the_store_is_closed_what_it_would_say_is_null_and_the_rest_is_the
     assert_eq!(store("last_failure"), last);
     assert_eq!((&status["next_seq"], &status["synced_through"]), (&json!(null), &json!(1)));
     let queue = status["queue"].as_object().unwrap();
-    assert!(queue.len() == 10 && queue.values().all(Value::is_null), "{queue:?}");
+    assert!(queue.len() == 11 && queue.values().all(Value::is_null), "{queue:?}");
     assert_eq!(admin.wal().await, json!({"instance": "test", "wal": {}}));
     assert!(matches!(admin.counter(Field::Dead), Err(AdminError::StoreUnavailable(_))));
     let listed = admin.hooks(Seq(0), 1).await;

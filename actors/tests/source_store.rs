@@ -86,7 +86,9 @@ impl World {
         drop(admitted);
         match self.bench.send(node, hook).await {
             CommitAnswer::Committed(seq) => seq,
-            other @ (CommitAnswer::Refused(_) | CommitAnswer::Unknown) => panic!("{other:?}"),
+            other @ (CommitAnswer::Duplicate(_)
+            | CommitAnswer::Refused(_)
+            | CommitAnswer::Unknown) => panic!("{other:?}"),
         }
     }
 }

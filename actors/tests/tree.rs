@@ -122,9 +122,10 @@ const STOP_OF_FRONT: [&str; 6] = [
     "front stopped",
 ];
 
-const STOP_OF_CORE: [&str; 10] = [
+const STOP_OF_CORE: [&str; 11] = [
     "recounter stopped",
     "scrubber stopped",
+    "dedupe_sweeper stopped",
     "dispatch stopped",
     "services stopped",
     "writer stopped",
@@ -154,6 +155,7 @@ async fn the_tree_is_the_table() {
             "queue/writer",
             "core/services one_for_one",
             "services/dispatch",
+            "services/dedupe_sweeper",
             "services/scrubber",
             "services/recounter",
             "node/front one_for_one",
@@ -181,6 +183,7 @@ async fn a_role_that_is_off_has_no_process() {
         "syncer",
         "writer",
         "services",
+        "dedupe_sweeper",
         "scrubber",
         "recounter",
         "front",
@@ -217,13 +220,22 @@ async fn core_stops_in_reverse_and_starts_in_order_with_the_disk_open_in_between
     };
     let story = watched(&tree.bench.disk, &board, back).await;
     let start = ["core starting", "disk open", "store running", "syncer running"];
-    let stop = &STOP_OF_CORE[..9];
+    let stop = &STOP_OF_CORE[..10];
     let (seen_apart, rest) = story.split_at(stop.len() + start.len());
     assert_eq!(seen_apart, [stop, &start].concat());
     // These start within one step of the runtime; that each waits for the one before is for the next test.
     let rest: BTreeSet<_> = rest.iter().map(String::as_str).collect();
-    let expected = ["writer", "queue", "dispatch", "scrubber", "recounter", "services", "core"]
-        .map(|id| format!("{id} running"));
+    let expected = [
+        "writer",
+        "queue",
+        "dispatch",
+        "dedupe_sweeper",
+        "scrubber",
+        "recounter",
+        "services",
+        "core",
+    ]
+    .map(|id| format!("{id} running"));
     assert_eq!(rest, expected.iter().map(String::as_str).collect());
     assert_eq!(tree.journal.text(), "+control +admin +ingest", "the front has not noticed");
 }
@@ -243,7 +255,16 @@ async fn a_writer_that_cannot_read_its_state_refuses_hooks_for_as_long_as_it_tak
         assert!(began.elapsed() < Duration::from_millis(100), "{:?}", began.elapsed());
     }
     assert!(board(&node).report().iter().all(|child| child.state.as_str() == "running"));
-    let expected = ["queue", "syncer", "writer", "services", "dispatch", "scrubber", "recounter"];
+    let expected = [
+        "queue",
+        "syncer",
+        "writer",
+        "services",
+        "dispatch",
+        "dedupe_sweeper",
+        "scrubber",
+        "recounter",
+    ];
     assert_eq!(restarted(&board(&node)), expected);
     assert_eq!(node.handles().writer.blocked(), Some(FailureClass::IoError));
     tree.bench.disk.heal();
@@ -274,18 +295,20 @@ async fn each_child_restarts_with_those_that_depend_on_it_and_no_other() {
         "writer",
         "services",
         "dispatch",
+        "dedupe_sweeper",
         "scrubber",
         "recounter",
     ];
     let front = ["front", "control", "admin", "batcher-1", "batcher-2", "ingest"];
-    let table: [(&str, &[&str]); 15] = [
+    let table: [(&str, &[&str]); 16] = [
         ("core", &core),
         ("store", &core[1..]),
         ("queue", &core[2..]),
         ("syncer", &["syncer", "writer"]),
         ("writer", &["syncer", "writer"]),
-        ("services", &["services", "dispatch", "scrubber", "recounter"]),
+        ("services", &["services", "dispatch", "dedupe_sweeper", "scrubber", "recounter"]),
         ("dispatch", &["dispatch"]),
+        ("dedupe_sweeper", &["dedupe_sweeper"]),
         ("scrubber", &["scrubber"]),
         ("recounter", &["recounter"]),
         ("front", &front),
@@ -317,6 +340,7 @@ async fn a_queue_that_dies_too_often_takes_the_services_with_it_and_not_the_stor
         millis(10).await;
     }
     let expected = [
+        ("dedupe_sweeper", 1),
         ("dispatch", 1),
         ("queue", 1),
         ("recounter", 1),
@@ -510,7 +534,9 @@ async fn hooks_under_way_are_answered_whoever_crashes() {
             match sent.await.unwrap() {
                 CommitAnswer::Committed(_) => assert!(stored(tree.bench.durable()), "{child}"),
                 CommitAnswer::Refused(_) => assert!(!stored(tree.bench.stored()), "{child}"),
-                CommitAnswer::Unknown => panic!("{child}: {ix} is unknown"),
+                answer @ (CommitAnswer::Duplicate(_) | CommitAnswer::Unknown) => {
+                    panic!("{child}: {ix}: {answer:?}")
+                }
             }
         }
     }

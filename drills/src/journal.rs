@@ -4,7 +4,7 @@
 //! operations on the disk: an answer is written down after it arrived, a delivery before it is answered. Both are on the
 //! safe side: the log never says that something was promised before it was.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -83,6 +83,8 @@ struct Settled {
 struct Pages {
     /// By the number of the request.
     answers: BTreeMap<u64, Outcome>,
+    /// Requests that were told that their event was known.
+    repeats: BTreeSet<u64>,
     deliveries: Vec<Delivery>,
     /// When each request was sent, and when it was answered: counted in what was written here.
     times: BTreeMap<u64, (u64, Option<u64>)>,
@@ -136,6 +138,17 @@ impl Journal {
         let mut pages = self.pages();
         pages.times.remove(&number);
         pages.answers.remove(&number);
+    }
+
+    /// The answer to this request says that its event was known.
+    pub fn repeats(&self, number: u64) {
+        self.pages().repeats.insert(number);
+    }
+
+    /// Every request so far whose event was known.
+    #[must_use]
+    pub fn repeated(&self) -> BTreeSet<u64> {
+        self.pages().repeats.clone()
     }
 
     /// A client has its answer, or has given up on it.
@@ -257,6 +270,7 @@ impl Journal {
         pages.settled.deliveries += count_of(&std::mem::take(&mut pages.deliveries));
         pages.attempts.clear();
         pages.times.clear();
+        pages.repeats.clear();
         ids
     }
 
@@ -317,7 +331,7 @@ mod tests {
         assert_eq!(journal.tally(), Tally { acked: 1, refused: 1, unknown: 1 });
         assert_eq!(journal.sink_requests(), 1);
         assert_eq!(journal.deliveries(), []);
-        let plan = LoadPlan { seed: 1 };
+        let plan = LoadPlan::new(1);
         assert_eq!(journal.requests(&plan), [plan.request(2, Outcome::Refused)]);
         journal.sending(4);
         journal.answered(4, Outcome::Acked { id: "d".to_owned() });
@@ -342,7 +356,7 @@ mod tests {
 
     #[test]
     fn what_is_to_be_in_order_says_when_it_was_sent_and_acked() {
-        let (journal, plan) = (Journal::new(), LoadPlan { seed: 1 });
+        let (journal, plan) = (Journal::new(), LoadPlan::new(1));
         let ordered: Vec<u64> =
             (0..).filter(|number| plan.ordered_lane(*number).is_some()).take(3).collect();
         let [acked, refused, unknown] = ordered.as_slice() else { panic!("{ordered:?}") };

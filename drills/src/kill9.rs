@@ -3,7 +3,9 @@
 //! After every kill the store is read from its files and judged as it was left: whatever was acked is delivered or there,
 //! counters are counts, rows fit. At the end the node is given the time to deliver what it owes, and is judged again:
 //! every 201 was delivered with its exact bytes, no refused hook ever was. One source is delivered in order, by the lane
-//! its clients name: that order is judged each time, too.
+//! its clients name: that order is judged each time, too. The two others know the keys of their provider, and one of them
+//! has fifty tenants: many events are told of four times at once, and some once more a while later, over kills and restarts.
+//! Each is one hook, and whoever repeats it is told which.
 //!
 //! Every [`DRAIN_EVERY`] kills the node is given that time as well. What was acked, delivered and reclaimed by then is
 //! settled: it leaves the evidence, so the two hundredth kill costs no more to judge than the tenth. Nothing is forgiven:
@@ -19,6 +21,7 @@ use std::time::{Duration, Instant};
 use ankusa_drills_check::store::{PlaceKind, Store};
 use ankusa_drills_check::{Dump, Evidence, Moment, SeqHistory, judge, judge_lanes};
 use ankusa_drills_replay::Rng;
+use serde_json::json;
 use tokio::time::sleep;
 
 use crate::drill::{Broken, CannotInject, DrillOptions, Report};
@@ -26,6 +29,7 @@ use crate::journal::Journal;
 use crate::load::{Load, LoadPlan};
 use crate::node::{Node, NodeSetup};
 use crate::reader::Reader;
+use crate::repeats::Repeats;
 use crate::scratch::Scratch;
 use crate::stage::{on_a_runtime, start};
 use crate::worker::Worker;
@@ -55,6 +59,8 @@ pub fn run(options: &DrillOptions) -> Result<Report, CannotInject> {
 
 struct Drill {
     plan: LoadPlan,
+    repeats: Repeats,
+    repeated: usize,
     journal: Arc<Journal>,
     next: Arc<AtomicU64>,
     setup: NodeSetup,
@@ -76,9 +82,12 @@ impl Drill {
         let journal = Arc::new(Journal::new());
         let worker = Worker::start(options.seed, Arc::clone(&journal)).await?;
         let setup =
-            NodeSetup::with_lanes(scratch.path(), &scratch.subdirectory("data")?, &worker.url())?;
+            NodeSetup::with_lanes(scratch.path(), &scratch.subdirectory("data")?, &worker.url())?
+                .with_config(&json!({"http": {"routing": "tenant_path"}}))?;
         let mut drill = Self {
-            plan: LoadPlan { seed: options.seed },
+            plan: LoadPlan::with_repeats(options.seed),
+            repeats: Repeats::default(),
+            repeated: 0,
             journal,
             next: Arc::default(),
             setup,
@@ -164,7 +173,10 @@ impl Drill {
         let dump = node.settled_dump().await?;
         self.judge(place, &dump, Moment::Drained);
         self.history.learn(&dump);
-        for id in self.journal.settle() {
+        let (answers, repeated) = (self.journal.answers(), self.journal.repeated());
+        self.repeated += repeated.len();
+        self.journal.settle();
+        for id in self.repeats.settle(&self.plan, &answers, &repeated) {
             if !self.given.insert(id.clone()) {
                 self.report.violated_by(format!("{place}: two requests were acked as hook {id}"));
             }
@@ -184,7 +196,9 @@ impl Drill {
 
     fn judge(&mut self, place: &str, dump: &Dump, moment: Moment) {
         let began = Instant::now();
-        let (requests, deliveries) = (self.journal.requests(&self.plan), self.journal.deliveries());
+        let (answers, repeated) = (self.journal.answers(), self.journal.repeated());
+        let (requests, answered_wrong) = self.repeats.requests(&self.plan, &answers, &repeated);
+        let deliveries = self.journal.deliveries();
         let evidence = Evidence {
             requests: &requests,
             deliveries: &deliveries,
@@ -193,6 +207,7 @@ impl Drill {
             moment,
         };
         let mut violations = judge(&evidence);
+        violations.extend(answered_wrong);
         violations.extend(judge_lanes(&self.journal.lane_requests(&self.plan), &deliveries));
         if let Some(broken) = Broken::by(violations) {
             self.report.violated(place, &broken);
@@ -201,8 +216,8 @@ impl Drill {
     }
 
     fn finish(self, cycles: u64, started: Instant) -> Report {
-        let Self { journal, mut report, claimed, slowest_ready, slowest_judgement, next, .. } =
-            self;
+        let Self { journal, mut report, claimed, repeats, repeated, slowest_ready, .. } = self;
+        let (slowest_judgement, next) = (self.slowest_judgement, self.next);
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let tally = journal.tally();
         (report.acked, report.refused, report.unknown) =
@@ -210,6 +225,8 @@ impl Drill {
         report.count("cycles", cycles);
         report.count("requests", next.load(Ordering::SeqCst));
         report.count("sink_requests", journal.sink_requests());
+        report.count("events_settled", repeats.count());
+        report.count("told_as_duplicates", repeated);
         report.count("claimed_when_killed", claimed);
         report.count("slowest_ready_ms", milliseconds(slowest_ready));
         report.count("slowest_judgement_ms", milliseconds(slowest_judgement));

@@ -64,6 +64,7 @@ pub mod nth;
 pub mod pause;
 pub mod reader;
 pub mod recorded;
+pub mod repeats;
 pub mod scratch;
 pub mod series;
 pub mod slow_disk;

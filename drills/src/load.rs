@@ -20,10 +20,25 @@ use crate::timings::End;
 
 /// The sources of a drilled node: each has its own tenant.
 pub const SOURCES: [SourcePlan; 3] = [
-    SourcePlan { id: "alpha", tenant: "acme" },
-    SourcePlan { id: "beta", tenant: "globex" },
-    SourcePlan { id: "gamma", tenant: "default" },
+    SourcePlan { id: "alpha", tenant: "acme", dedupes: true },
+    SourcePlan { id: "beta", tenant: "globex", dedupes: false },
+    SourcePlan { id: "gamma", tenant: SHARED, dedupes: true },
 ];
+
+/// The tenant of a source that answers the URLs of every tenant.
+const SHARED: &str = "default";
+
+/// Tenants of that source, where URLs name them.
+const TENANTS: u64 = 50;
+
+/// How often a repeated event is sent at once.
+const AT_ONCE: u64 = 4;
+
+/// How many requests ago an event was, that is sent once more.
+const LATE: std::ops::Range<u64> = 200..2_000;
+
+/// The header with the key of the event.
+pub const KEY_HEADER: &str = "x-github-delivery";
 
 /// The source whose hooks are delivered in order, where a node is set up so.
 pub const ORDERED_SOURCE: &str = "beta";
@@ -55,23 +70,82 @@ const AFTER_REFUSAL: Duration = Duration::from_millis(20);
 pub struct SourcePlan {
     pub id: &'static str,
     pub tenant: &'static str,
+    /// Whether it tells repetitions by the key of the event.
+    pub dedupes: bool,
 }
 
 /// What is sent: request `n` of a plan is the same whenever it is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadPlan {
     pub seed: u64,
+    /// Events are sent more than once, with the key of the first time, and one source has many tenants.
+    repeats: bool,
 }
 
 impl LoadPlan {
+    /// Every request is another event.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self { seed, repeats: false }
+    }
+
+    /// Of the sources that know keys, half of the events are sent four times at once, and one request in eight is one of
+    /// an event of a while ago. The URL names the tenant.
+    #[must_use]
+    pub fn with_repeats(seed: u64) -> Self {
+        Self { seed, repeats: true }
+    }
+
+    /// The request that first told of the event that request `number` tells of.
+    #[must_use]
+    pub fn event(&self, number: u64) -> u64 {
+        let late = self.late(number).map(|at| self.event_at_once(at));
+        let event = late.filter(|event| self.late(*event).is_none());
+        let event = event.unwrap_or_else(|| self.event_at_once(number));
+        if self.repeats && self.source_of(event).dedupes { event } else { number }
+    }
+
+    /// Of four requests in a row, all tell of one event, or each of its own.
+    fn event_at_once(&self, number: u64) -> u64 {
+        let first = number - number % AT_ONCE;
+        let is_repeated = Rng::new(self.seed.rotate_left(23) ^ first).below(2) == 0;
+        if is_repeated { first } else { number }
+    }
+
+    /// The request of a while ago whose event this one may tell of once more. Never one that comes first.
+    fn late(&self, number: u64) -> Option<u64> {
+        let mut chance = Rng::new(self.seed.rotate_left(17) ^ number);
+        let back = LATE.start + chance.below(LATE.end - LATE.start);
+        let is_late = number % AT_ONCE == AT_ONCE - 1 && chance.below(2) == 0;
+        number.checked_sub(back).filter(|_| is_late)
+    }
+
     /// The source request `number` goes to.
     #[must_use]
     pub fn source(&self, number: u64) -> SourcePlan {
+        self.source_of(self.event(number))
+    }
+
+    fn source_of(&self, event: u64) -> SourcePlan {
         let [alpha, beta, gamma] = SOURCES;
-        match self.rng(number).below(3) {
+        match self.rng(event).below(3) {
             0 => alpha,
             1 => beta,
             _ => gamma,
+        }
+    }
+
+    /// Where request `number` is posted to.
+    #[must_use]
+    pub fn path(&self, number: u64) -> String {
+        let SourcePlan { id, tenant, .. } = self.source(number);
+        if !self.repeats {
+            format!("{PREFIX}/{id}")
+        } else if tenant == SHARED {
+            let tenant = self.rng(self.event(number)).draw() % TENANTS;
+            format!("{PREFIX}/crowd-{tenant}/{id}")
+        } else {
+            format!("{PREFIX}/{tenant}/{id}")
         }
     }
 
@@ -91,10 +165,11 @@ impl LoadPlan {
         (source == ORDERED_SOURCE).then(|| format!("{source} {}", self.lane(number)))
     }
 
-    /// The body of request `number`: its number, then bytes of every value, up to 2 KiB or, for one in 64, 16 KiB. Some
+    /// The body of request `number`: the number of its event, then bytes of every value, up to 2 KiB or, for one in 64, 16 KiB. Some
     /// bodies lie in the hooks family and some, beyond 4 KiB, in its blob files.
     #[must_use]
     pub fn body(&self, number: u64) -> Vec<u8> {
+        let number = self.event(number);
         let mut rng = self.rng(number);
         rng.draw();
         let most = if rng.below(64) == 0 { 16 << 10 } else { 2 << 10 };
@@ -201,6 +276,9 @@ impl Client {
                 continue;
             }
             self.journal.timings().add(sent.elapsed(), End::of(&answer));
+            if is_duplicate(&answer) {
+                self.journal.repeats(number);
+            }
             if answer.is_ok() {
                 kept = Some(connection);
             }
@@ -215,10 +293,10 @@ impl Client {
 
     async fn post(&self, connection: &mut Connection, number: u64) -> Result<Answer, NoAnswer> {
         let body = self.plan.body(number);
-        let path = format!("{PREFIX}/{}", self.plan.source(number).id);
+        let path = self.plan.path(number);
         let signature = sign(&body);
         let headers = [
-            ("x-github-delivery", format!("{number}")),
+            (KEY_HEADER, self.plan.event(number).to_string()),
             ("x-hub-signature-256", signature),
             (LANE_HEADER, self.plan.lane(number).to_string()),
         ];
@@ -238,6 +316,15 @@ pub fn sign(body: &[u8]) -> String {
     mac.update(body);
     let digest = Digest::from_bytes(mac.finalize().into_bytes().into());
     format!("sha256={digest}")
+}
+
+/// Whether the answer says that the event was known.
+fn is_duplicate(answer: &Result<Answer, NoAnswer>) -> bool {
+    let accepted = answer
+        .as_ref()
+        .ok()
+        .and_then(|Answer { body, .. }| serde_json::from_slice::<serde_json::Value>(body).ok());
+    accepted.is_some_and(|accepted| accepted.get("duplicate") == Some(&true.into()))
 }
 
 #[derive(Deserialize)]
@@ -265,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_plan_says_the_same_thing_twice_and_never_the_same_body() {
-        let plan = LoadPlan { seed: 7 };
+        let plan = LoadPlan::new(7);
         let bodies: std::collections::BTreeSet<Vec<u8>> =
             (0..500).map(|number| plan.body(number)).collect();
         assert_eq!(bodies.len(), 500);
@@ -275,6 +362,25 @@ mod tests {
         let sources: std::collections::BTreeSet<&str> =
             (0..500).map(|number| plan.source(number).id).collect();
         assert_eq!(sources.into_iter().collect::<Vec<_>>(), ["alpha", "beta", "gamma"]);
+    }
+
+    #[test]
+    fn a_repeated_event_is_the_same_request_and_comes_at_once_and_late() {
+        let plan = LoadPlan::with_repeats(7);
+        let repeated: Vec<u64> =
+            (0..4_000).filter(|number| plan.event(*number) != *number).collect();
+        assert!((1_000..2_500).contains(&repeated.len()), "{}", repeated.len());
+        for number in &repeated {
+            let event = plan.event(*number);
+            assert_eq!(plan.event(event), event, "{number}");
+            assert_eq!(plan.body(*number), plan.body(event));
+            assert_eq!(plan.path(*number), plan.path(event));
+            assert!(plan.source(*number).dedupes);
+        }
+        assert!(repeated.iter().any(|number| number - plan.event(*number) > 200));
+        let paths: std::collections::BTreeSet<String> =
+            (0..4_000).map(|number| plan.path(number)).collect();
+        assert_eq!(paths.len(), 2 + 50);
     }
 
     #[test]

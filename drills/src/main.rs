@@ -78,6 +78,12 @@ enum Command {
         /// Rows of a store that is called large.
         #[arg(long)]
         rows: Option<u64>,
+        /// Dedupe keys a store is filled with.
+        #[arg(long)]
+        keys: Option<u64>,
+        /// Answer with the line of JSON alone.
+        #[arg(long)]
+        json: bool,
         /// Where the stores are made, on the disk to be measured. Default: below the working directory.
         #[arg(long)]
         dir: Option<PathBuf>,
@@ -109,9 +115,10 @@ fn main() -> ExitCode {
             let options = DrillOptions { seed, keeps_evidence, ..form.options() };
             run(&name, &options, json, expect_violation)
         }
-        Command::Bench { name, report, rounds, seconds, connections, rows, dir: directory } => {
-            let options = BenchOptions { rounds, seconds, connections, rows, directory };
-            bench(&name, &options, report)
+        Command::Bench { name, report, rounds, seconds, connections, rows, keys, json, dir } => {
+            let directory = dir;
+            let options = BenchOptions { rounds, seconds, connections, rows, keys, directory };
+            bench(&name, &options, report, json)
         }
         Command::Forgetful { at } => match forgetful::run(&at) {
             Ok(()) => ExitCode::SUCCESS,
@@ -246,13 +253,13 @@ fn run(name: &str, options: &DrillOptions, json: bool, expect_violation: bool) -
     if as_wanted { ExitCode::SUCCESS } else { ExitCode::from(VIOLATED) }
 }
 
-fn bench(name: &str, options: &BenchOptions, report_only: bool) -> ExitCode {
+fn bench(name: &str, options: &BenchOptions, report_only: bool, json: bool) -> ExitCode {
     let Some(bench) = BENCHES.into_iter().find(|bench| bench.name == name) else {
         return complain(&CannotInject(format!("there is no bench {name}: `list` names them")));
     };
     match (bench.run)(options) {
         Ok(report) => {
-            say(&report.to_string());
+            say(&if json { report.json() } else { report.to_string() });
             if report.passes() || report_only {
                 ExitCode::SUCCESS
             } else {

@@ -121,7 +121,7 @@ impl Stage {
             report: Report::new(drill, options.seed),
             rng: Rng::new(options.seed),
             claimed: 0,
-            plan: LoadPlan { seed: options.seed },
+            plan: LoadPlan::new(options.seed),
             next: Arc::default(),
             reader,
             history: SeqHistory::default(),

@@ -10,11 +10,11 @@ use crate::{
 pub const DRILLS: &[Drill] = &[
     Drill {
         name: "kill9",
-        what: "SIGKILL at a random moment under load, restart, again: every 201 is delivered, in order where that was asked for, no refused hook ever is",
+        what: "SIGKILL at a random moment under load, restart, again: every 201 is delivered, in order where that was asked for, once however often it was sent, no refused hook ever is",
         cycles_are: "kills",
         needs: Needs::Nothing,
         ci: Some(Ci { form: Form::cycles(3), budget_s: 15 }),
-        canaries: &["canary-lane-skips-head"],
+        canaries: &["canary-dedupe-unchecked", "canary-lane-skips-head"],
         canary_form: Form::cycles(2),
         run: kill9::run,
     },

@@ -19,7 +19,7 @@ use ankusa_drills_check::{Delivery, Digest, Family, Invariant, SeqHistory, merge
 use ankusa_drills_replay::{Disk, Policy, decode};
 use rocksdb::{ColumnFamilyDescriptor, DB, Options, WriteBatch};
 
-const PLAN: LoadPlan = LoadPlan { seed: 11 };
+const PLAN: LoadPlan = LoadPlan::new(11);
 const HOOKS: u64 = 63;
 const AT_MS: u64 = 1_688_169_000_086;
 

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use ankusa_actors::dispatch::DispatchConfig;
 use ankusa_actors::model::egress::EgressConfig;
 use ankusa_actors::model::source::SourceSpec;
-use ankusa_actors::queue::{BatcherConfig, TenantsConfig};
+use ankusa_actors::queue::{BatcherConfig, DedupeConfig, TenantsConfig};
 use ankusa_actors::store::StoreConfig;
 
 pub use environment::Environment;
@@ -75,6 +75,7 @@ pub struct Config {
     pub queue: QueueConfig,
     pub store: StoreConfig,
     pub tenants: TenantsConfig,
+    pub dedupe: DedupeConfig,
     pub dispatch: DispatchConfig,
     pub egress: EgressConfig,
     pub shutdown: ShutdownConfig,
@@ -150,6 +151,19 @@ impl Config {
         let is_static = self.source_store.kind == SourceStoreType::Static;
         if self.has_role(Role::Edge) && self.sources.is_empty() && is_static {
             warnings.push("sources is empty: every hook is answered 404 unknown_source".to_owned());
+        }
+        let without_dedupe: Vec<&str> = self
+            .sources
+            .iter()
+            .filter(|(_, source)| source.dedupe.is_none())
+            .map(|(id, _)| id.as_str())
+            .collect();
+        if self.has_role(Role::Edge) && !without_dedupe.is_empty() {
+            warnings.push(format!(
+                "sources without dedupe: {}: a provider that sends a hook again because its answer was lost makes a second \
+                 hook of it",
+                without_dedupe.join(", ")
+            ));
         }
         if self.control.allow_crash {
             warnings.push(

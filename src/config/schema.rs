@@ -33,6 +33,8 @@ pub enum Kind {
     Ip,
     /// A flag, or a mapping that says what hooks are ordered by.
     Ordered,
+    /// A preset, or a mapping that says where the key of a hook is.
+    Dedupe,
 }
 
 /// A day: no wait of a node is longer, and no sum of two overflows anything.
@@ -42,6 +44,8 @@ const GIB: u64 = 1 << 30;
 /// Memory budgets end here.
 const MAX_BUDGET_BYTES: u64 = 1 << 40;
 const MANY: u64 = 1_000_000;
+/// Dedupe keys: more fill a disk of two terabytes.
+const MAX_KEYS: u64 = 10_000_000_000;
 
 const MS: Kind = over_zero(MAX_MS);
 const MS_OR_ZERO: Kind = Kind::Whole { min: 0, max: MAX_MS };
@@ -144,6 +148,10 @@ pub const KEYS: &[(&str, Kind)] = &[
     ("store.reserve_bytes", Kind::Whole { min: 0, max: 64 * GIB }),
     ("store.min_free_bytes", Kind::Whole { min: 0, max: MAX_BUDGET_BYTES }),
     ("store.resume_free_bytes", Kind::Whole { min: 0, max: MAX_BUDGET_BYTES }),
+    ("dedupe.max_entries", over_zero(MAX_KEYS)),
+    ("dedupe.max_entries_per_tenant", over_zero(MAX_KEYS)),
+    ("dedupe.sweep_interval_ms", MS),
+    ("dedupe.sweep_chunk", over_zero(10_000)),
     ("tenants.max", over_zero(u32::MAX as u64)),
     ("dispatch.batch", over_zero(100_000)),
     ("dispatch.concurrency", over_zero(100_000)),
@@ -199,6 +207,7 @@ pub const KEYS: &[(&str, Kind)] = &[
     ("sources.*.response.status", Kind::Whole { min: 200, max: 299 }),
     ("sources.*.response.body", Kind::Text),
     ("sources.*.response.content_type", Kind::Text),
+    ("sources.*.dedupe", Kind::Dedupe),
     ("sources.*.forward_headers[]", Kind::Text),
     ("sources.*.trust_url_tenant", Kind::Flag),
     ("sources.*.sinks[].type", Kind::Word(&["http", "log"])),
@@ -219,7 +228,6 @@ const LATER_KEYS: &[&str] = &[
     "audit",
     "backup",
     "claim_check",
-    "dedupe",
     "health",
     "intake",
     "lifecycle",
@@ -232,7 +240,6 @@ const LATER_KEYS: &[&str] = &[
     "source_store.namespace",
     "source_store.tick_ms",
     "source_store.url",
-    "sources.*.dedupe",
     "sources.*.retry",
     "storage",
     "wal.publish_timeout_ms",

@@ -1,5 +1,6 @@
 //! Holds a tree of values against the schema: unknown keys, wrong types, numbers out of bounds.
 
+use ankusa_actors::model::dedupe::{self, DedupePreset, MAX_TTL_SECONDS};
 use ankusa_actors::model::ordering;
 use figment::Figment;
 use figment::value::{Dict, Num, Value};
@@ -7,6 +8,9 @@ use figment::value::{Dict, Num, Value};
 use super::error::ConfigError;
 use super::key::{child, element};
 use super::schema::{self, Kind, Place};
+
+/// Where a dedupe key can be.
+const PLACES: [&str; 3] = ["preset", "header", "json"];
 
 /// Checks the whole tree and answers it with texts turned into the numbers and booleans they stand for, as references
 /// and variables only make texts. `figment` knows where each value came from.
@@ -104,6 +108,7 @@ impl Shaper<'_> {
                 _ => self.must(key, "an IPv4 or IPv6 literal", &value, false),
             },
             Kind::Ordered => self.ordered(value, key),
+            Kind::Dedupe => self.dedupe(value, key),
         }
     }
 
@@ -115,6 +120,42 @@ impl Shaper<'_> {
             (None, _, Value::Dict(_, spec)) if is_ordered_by(spec) => Some(value),
             (None, _, _) => self.must(key, ordering::EXPECTED, &value, false),
         }
+    }
+
+    fn dedupe(&mut self, value: Value, key: &str) -> Option<Value> {
+        let presets = DedupePreset::ALL.map(DedupePreset::as_str);
+        let Value::Dict(tag, dict) = value else {
+            let is_preset = value.as_str().is_some_and(|word| presets.contains(&word));
+            return if is_preset {
+                Some(value)
+            } else {
+                self.must(key, dedupe::EXPECTED, &value, false)
+            };
+        };
+        let places = dict.keys().filter(|name| PLACES.contains(&name.as_str())).count();
+        let mut shaped = Dict::new();
+        for (name, value) in dict {
+            let below = child(key, &name);
+            let value = match name.as_str() {
+                "ttl_seconds" => self.whole(value, &below, 1, MAX_TTL_SECONDS),
+                "preset" if value.as_str().is_none_or(|word| !presets.contains(&word)) => {
+                    let constraint = format!("one of {}", presets.join(", "));
+                    self.must(&below, &constraint, &value, false)
+                }
+                name if PLACES.contains(&name) => self.text(value, &below, false),
+                _unknown => {
+                    let known = "unknown key; known here: preset, header, json, ttl_seconds";
+                    self.errors.push(ConfigError::at(below, known));
+                    None
+                }
+            };
+            shaped.extend(value.map(|value| (name, value)));
+        }
+        if places != 1 {
+            let text = format!("must have exactly one of {}, got {places}", PLACES.join(", "));
+            self.errors.push(ConfigError::at(key, text));
+        }
+        Some(Value::Dict(tag, shaped))
     }
 
     fn flag(&mut self, value: Value, key: &str) -> Option<Value> {

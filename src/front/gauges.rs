@@ -160,6 +160,7 @@ impl GaugesState {
             lanes_blocked: counter(Field::LanesBlocked)?,
             lane_members: counter(Field::LaneMembers)?,
             archive_pending: counter(Field::ArchivePending)?,
+            dedupe_keys: counter(Field::Dedupe)?,
             oldest_due_age_ms: oldest.map_or(0, |at| self.args.clock.now_ms().saturating_sub(at)),
         })
     }

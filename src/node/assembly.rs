@@ -101,6 +101,7 @@ fn settings(config: &Config) -> NodeSettings {
         ingest: config.http.ingest(),
         batcher: config.batcher.clone(),
         tenants: config.tenants.clone(),
+        dedupe: config.dedupe.clone(),
         store: config.store.clone(),
         dispatch: config.dispatch.clone(),
     }

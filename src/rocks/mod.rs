@@ -7,6 +7,7 @@
 mod error;
 mod guard;
 mod info_log;
+mod ingest;
 mod kv;
 mod merge;
 mod open;
@@ -17,6 +18,7 @@ mod scrub;
 mod stats;
 mod threads;
 
+pub use ingest::ingest;
 pub use kv::RocksKv;
 pub use open::RocksEngine;
 pub use options::{Compaction, MEMTABLES_MAX_BYTES, RocksOptions, WriteBuffers};

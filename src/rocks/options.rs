@@ -149,6 +149,11 @@ impl RocksOptions {
         options
     }
 
+    /// Those of one family, for whoever writes a file of it beside the database.
+    pub fn of_family(&self, cf: Cf) -> Options {
+        self.family(cf, &Cache::new_lru_cache(self.block_cache_bytes))
+    }
+
     pub(super) fn families(&self) -> Vec<ColumnFamilyDescriptor> {
         // One cache for all families: memory is bounded once.
         let cache = Cache::new_lru_cache(self.block_cache_bytes);

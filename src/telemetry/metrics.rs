@@ -165,7 +165,8 @@ fn limits(to: &mut Registrar, config: &Config) {
             | Kind::Secrets
             | Kind::Word(_)
             | Kind::Ip
-            | Kind::Ordered => false,
+            | Kind::Ordered
+            | Kind::Dedupe => false,
         };
         let value = json.pointer(&format!("/{}", key.replace('.', "/")));
         if let (true, Some(limit)) = (is_limit, value.and_then(serde_json::Value::as_u64)) {
@@ -207,6 +208,9 @@ impl Events for Metrics {
             Event::Purged { state, rows } => dispatch.purged(state, rows),
             Event::CountersRepaired { counters } => {
                 store.counters_repaired.inc_by(counters);
+            }
+            Event::DedupePruned { keys } => {
+                store.dedupe_pruned.inc_by(keys);
             }
             Event::ScrubRead { bytes } => {
                 store.scrub_bytes.inc_by(bytes);

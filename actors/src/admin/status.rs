@@ -10,13 +10,14 @@ use crate::ports::StoreCut;
 use crate::store::{RECOUNT_ROWS_MAX, Recount};
 
 /// The counters a person reads first.
-const SHOWN: [Field; 10] = [
+const SHOWN: [Field; 11] = [
     Field::Pending,
     Field::Scheduled,
     Field::Inflight,
     Field::Dead,
     Field::Bytes,
     Field::ArchivePending,
+    Field::Dedupe,
     Field::DeadBytes,
     Field::Lanes,
     Field::LanesBlocked,

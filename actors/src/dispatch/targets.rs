@@ -157,6 +157,7 @@ mod tests {
             modules: Source::modules_of(&sinks),
             sinks,
             lanes: LaneRules::default(),
+            dedupe: None,
             forward: ForwardPolicy::All,
             trust_url_tenant: false,
             switches: Switches::default(),

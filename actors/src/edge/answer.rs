@@ -62,6 +62,12 @@ impl Answer {
         }
     }
 
+    /// It repeats this hook, and nothing of it is stored.
+    pub fn duplicate(original: HookId) -> Self {
+        let body = format!(r#"{{"id":"{original}","status":"accepted","duplicate":true}}"#);
+        Self::Send { status: 201, body, retry_after_s: None, durable: true }
+    }
+
     /// A path or method that is no catch URL.
     pub fn not_found() -> Self {
         Self::error(404, r#"{"error":"not_found"}"#.to_owned(), None)
@@ -106,6 +112,11 @@ impl Answer {
     /// A head that is refused before anything in it is looked at, with this body.
     pub fn refused_head(status: u16, body: &str) -> Self {
         Self::error(status, body.to_owned(), None)
+    }
+
+    pub fn dedupe_quota() -> Self {
+        let body = r#"{"error":"dedupe_quota"}"#.to_owned();
+        Self::error(503, body, Some(RETRY_LATER_S))
     }
 
     fn error(status: u16, body: String, retry_after_s: Option<u32>) -> Self {
@@ -170,6 +181,16 @@ mod tests {
                 Answer::handshake(Err(HandshakeRefusal::Forbidden)),
                 (403, r#"{"error":"handshake_forbidden"}"#, None, false),
             ),
+            (
+                Answer::duplicate(id),
+                (
+                    201,
+                    r#"{"id":"01890eb6-ac96-7000-8000-000000000000","status":"accepted","duplicate":true}"#,
+                    None,
+                    true,
+                ),
+            ),
+            (Answer::dedupe_quota(), (503, r#"{"error":"dedupe_quota"}"#, Some(60), false)),
             (Answer::tenant_limit(), (503, r#"{"error":"tenant_limit"}"#, Some(60), false)),
         ];
         for (answer, (status, body, retry_after_s, durable)) in table {

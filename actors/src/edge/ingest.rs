@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::answer::Answer;
 use super::config::{IngestConfig, Routing};
 use super::handshake;
+use crate::model::dedupe::DedupeRule;
 use crate::model::envelope::Envelope;
 use crate::model::ids::{DEFAULT_TENANT, HookId, LIFECYCLE_SOURCE, is_name};
 use crate::model::peer_identity::PeerIdentity;
@@ -194,6 +195,9 @@ impl Ingest {
         {
             return (IngestOutcome::Handshake, answer);
         }
+        // A hook that did not verify never gets a key: whoever forged it could keep the real one away.
+        let rule = source.dedupe.as_ref().filter(|_| checked.is_ok());
+        let dedupe_key = rule.and_then(|rule| rule.key(&head.headers, &body));
         let id = HookId::v7(now_ms, self.entropy.bits());
         let lanes = source.lanes.lanes(&source.id, &head.headers, &body);
         let content_type = header(&head.headers, b"content-type");
@@ -207,15 +211,17 @@ impl Ingest {
             headers: head.headers,
             content_type,
             body,
-            dedupe_key: None,
+            dedupe_key,
             verification: Some(Bytes::from(verification.encode())),
         };
-        let hook = NewHook { envelope, sinks: Arc::clone(&source.modules), lanes };
-        match (self.commit(id, hook).await, &source.answers.response) {
-            ((IngestOutcome::Committed, _), Some(response)) => {
-                (IngestOutcome::Committed, Answer::said(response))
+        let (sinks, key_ttl_ms) = (Arc::clone(&source.modules), rule.map(DedupeRule::ttl_ms));
+        let hook = NewHook { envelope, sinks, lanes, key_ttl_ms };
+        let (outcome, answer) = self.commit(id, hook).await;
+        match (outcome, &source.answers.response) {
+            (IngestOutcome::Committed | IngestOutcome::Duplicate, Some(response)) => {
+                (outcome, Answer::said(response))
             }
-            (answered, _) => answered,
+            (_, _) => (outcome, answer),
         }
     }
 
@@ -230,6 +236,9 @@ impl Ingest {
         };
         match answer {
             CommitAnswer::Committed(_) => (IngestOutcome::Committed, Answer::accepted(id)),
+            CommitAnswer::Duplicate(original) => {
+                (IngestOutcome::Duplicate, Answer::duplicate(original))
+            }
             CommitAnswer::Refused(Refusal::Overload) => {
                 self.events.emit(&Event::LoadShed);
                 (IngestOutcome::Overload, Answer::unavailable("overload"))
@@ -239,6 +248,9 @@ impl Ingest {
             }
             CommitAnswer::Refused(Refusal::TenantLimit) => {
                 (IngestOutcome::TenantLimit, Answer::tenant_limit())
+            }
+            CommitAnswer::Refused(Refusal::DedupeQuota) => {
+                (IngestOutcome::DedupeQuota, Answer::dedupe_quota())
             }
             CommitAnswer::Unknown => (IngestOutcome::Unknown, Answer::CloseUnanswered),
         }

@@ -4,6 +4,7 @@ pub mod batch;
 pub mod certificate;
 pub mod cf;
 pub mod counters;
+pub mod dedupe;
 pub mod delivery;
 pub mod digest;
 pub mod egress;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::dedupe::DedupeSpec;
 use super::handshake::{Handshake, HandshakeSpec, Response, ResponseSpec};
 use super::ids::DEFAULT_TENANT;
 use super::sink_spec::{self, SinkSpec};
@@ -32,6 +33,9 @@ pub struct SourceSpec {
     /// Where its hooks are delivered, at least one. A delivery is bound to its place in this list: put new sinks last.
     #[serde(default)]
     pub sinks: Vec<SinkSpec>,
+    /// By which key a provider's retries are told from new hooks. Absent, each of them is a hook of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dedupe: Option<DedupeSpec>,
     /// Which of the provider's headers sinks are told; absent for all but credentials and what belongs to one
     /// connection. Those are never told, listed or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,6 +87,7 @@ impl SourceSpec {
             handshake: None,
             response: None,
             sinks,
+            dedupe: None,
             forward_headers: None,
             trust_url_tenant: false,
         }
@@ -140,7 +145,8 @@ mod tests {
     fn every_key_is_read_and_written_as_it_was() {
         let written = json!({"tenant": "acme", "enabled": false, "verify": {"type": "github", "secret": "s"},
             "on_verify_failure": "accept_flag", "handshake": {"type": "meta", "verify_token": ["t"]},
-            "response": {"status": 202, "body": "ok", "content_type": "text/x"}, "sinks": [{"type": "log"}], "forward_headers": ["X-A"],
+            "response": {"status": 202, "body": "ok", "content_type": "text/x"}, "sinks": [{"type": "log"}],
+            "dedupe": {"header": "x-id", "ttl_seconds": 60}, "forward_headers": ["X-A"],
             "trust_url_tenant": true});
         let spec: SourceSpec = from_value(written.clone()).unwrap();
         assert_eq!(to_value(&spec).unwrap(), written);

@@ -8,6 +8,8 @@ use crate::model::failure::FailureClass;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IngestOutcome {
     Committed,
+    /// It repeats a hook that is stored, or was.
+    Duplicate,
     Rejected,
     Overload,
     StoreUnavailable,
@@ -16,18 +18,21 @@ pub enum IngestOutcome {
     TenantLimit,
     /// Nothing was stored: the provider asked something, and was answered.
     Handshake,
+    DedupeQuota,
 }
 
 impl IngestOutcome {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Committed => "committed",
+            Self::Duplicate => "duplicate",
             Self::Rejected => "rejected",
             Self::Overload => "overload",
             Self::StoreUnavailable => "store_unavailable",
             Self::Unknown => "unknown",
             Self::TenantLimit => "tenant_limit",
             Self::Handshake => "handshake",
+            Self::DedupeQuota => "dedupe_quota",
         }
     }
 }
@@ -146,6 +151,10 @@ pub enum Event<'a> {
     SourceChanged {
         source_id: &'a str,
         what: &'static str,
+    },
+    /// So many dedupe keys had expired and are gone.
+    DedupePruned {
+        keys: u64,
     },
     ChildRestarted {
         child: &'a str,

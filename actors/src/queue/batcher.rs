@@ -1,10 +1,11 @@
 //! Collects hooks and encodes them for the Writer.
 //!
-//! Everything that needs no seq happens here, in parallel over the partitions: the hook's value and its delivery rows.
+//! Everything that needs no seq happens here, in parallel over the partitions: the hook's value, its delivery rows, and a
+//! look at its dedupe key, which the Writer completes by what it has changed since.
 //! While one batch is handed over the next accumulates, so batches grow with the load and nothing waits at low load.
 //!
 //! * **Owns:** nothing that cannot be lost: a hook here is not acked, and its caller is answered by its guard.
-//! * **Talks to:** the Writer (`commit`); looks at the store's state.
+//! * **Talks to:** the Writer (`commit`); the store (dedupe keys), and looks at its state.
 //! * **Supervised by:** `front`, one_for_one: it refuses on its own while the core is down.
 
 use std::sync::Arc;
@@ -13,15 +14,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::{Instant, sleep_until};
+use tracing::warn;
 
 use super::admission::{Admission, Permit};
 use super::config::BatcherConfig;
 use super::inbox::Inbox;
 use super::ledger::Ledger;
+use super::recent_keys::KeyClaim;
 use super::reply::{Refusal, Reply, Waiting, reply};
 use super::writer_handle::{CommitEntry, WriterHandle};
+use crate::model::cf::Cf;
 use crate::model::delivery::PendingRow;
 use crate::model::envelope::Envelope;
+use crate::model::keys::{DedupeKey, Held};
 use crate::model::ops::stored_size;
 use crate::model::value_version::ValueVersion;
 use crate::store::StoreHandle;
@@ -50,6 +55,8 @@ pub struct NewHook {
     pub sinks: Arc<[&'static str]>,
     /// The lane of the hook for each of `sinks`, in the same order; empty where none of them is ordered.
     pub lanes: Vec<Option<u128>>,
+    /// How long its dedupe key lives, in milliseconds. Without it the envelope's key, if any, keeps nobody away.
+    pub key_ttl_ms: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -184,14 +191,41 @@ impl BatcherState {
             if hooks.is_empty() {
                 return;
             }
-            let entries = hooks.into_iter().map(|hook| encode(hook, *version)).collect();
+            let mut entries: Vec<CommitEntry> =
+                hooks.into_iter().map(|hook| encode(hook, *version)).collect();
+            look_at_keys(&mut entries, &handle.store, writer).await;
             writer.commit(entries).await;
         }
     }
 }
 
+/// Reads what is held under the keys of a batch, all at once. A hook whose key cannot be read is dropped, and its guard
+/// refuses it: it is never stored without.
+async fn look_at_keys(entries: &mut Vec<CommitEntry>, store: &StoreHandle, writer: &WriterHandle) {
+    let claims: Vec<&mut KeyClaim> =
+        entries.iter_mut().filter_map(|entry| entry.key.as_deref_mut()).collect();
+    if claims.is_empty() {
+        return;
+    }
+    let seen = writer.look_at_keys();
+    let wanted = claims.iter().map(|claim| claim.key.to_vec()).collect();
+    match store.multi_get(Cf::Index, wanted).await {
+        Ok(found) => {
+            for (claim, found) in claims.into_iter().zip(found) {
+                claim.held = Held::read(found.as_deref());
+                claim.seen = seen;
+            }
+        }
+        Err(error) => {
+            warn!(%error, "dedupe keys cannot be read; their hooks are refused");
+            entries.retain(|entry| entry.key.is_none());
+        }
+    }
+}
+
 fn encode(buffered: Buffered, version: ValueVersion) -> CommitEntry {
-    let Buffered { hook: NewHook { envelope, sinks, lanes }, reply, permit, deadline } = buffered;
+    let Buffered { hook, reply, permit, deadline } = buffered;
+    let NewHook { envelope, sinks, lanes, key_ttl_ms } = hook;
     let value = Bytes::from(envelope.encode(version));
     let size = stored_size(&value);
     let row = |(sink, module): (u16, &&'static str)| {
@@ -199,5 +233,14 @@ fn encode(buffered: Buffered, version: ValueVersion) -> CommitEntry {
         (sink, PendingRow::in_lane(lane, module, &envelope.source_id, size, version))
     };
     let rows = (0..).zip(sinks.iter()).map(row).collect();
-    CommitEntry { tenant: envelope.tenant().to_owned(), value, rows, reply, permit, deadline }
+    let key = key_ttl_ms.and_then(|ttl_ms| claim(&envelope, ttl_ms));
+    CommitEntry { tenant: envelope.tenant().to_owned(), value, rows, key, reply, permit, deadline }
+}
+
+/// The claim of a hook that has a key. Nothing is known yet of who holds it.
+fn claim(envelope: &Envelope, ttl_ms: u64) -> Option<Box<KeyClaim>> {
+    let key = envelope.dedupe_key.as_deref()?;
+    let key = DedupeKey::new(envelope.tenant(), &envelope.source_id, key)?;
+    let (key, hook) = (Bytes::from(key.encode()), envelope.id);
+    Some(Box::new(KeyClaim { key, hook, ttl_ms, held: Held::Nothing, seen: 0 }))
 }

@@ -1,7 +1,6 @@
 //! Builds that break one rule of the commit path on purpose, for a drill to catch. Features, never in a release.
 
 use super::ledger::{Group, Ledger};
-use super::reply::CommitAnswer;
 use crate::model::batch::Batch;
 use crate::ports::{KvError, Lane};
 use crate::store::StoreHandle;
@@ -10,7 +9,7 @@ use crate::store::StoreHandle;
 pub(super) fn before_apply(mut group: Group) -> Group {
     if cfg!(feature = "canary-ack-before-apply") {
         for caller in group.callers.drain(..) {
-            caller.reply.send(CommitAnswer::Committed(caller.seq));
+            caller.reply.send(caller.answer);
         }
     }
     group
@@ -46,6 +45,11 @@ pub(super) fn heeded(result: Result<(), KvError>) -> Result<(), KvError> {
 /// Makes a fence durable; or, broken, does not.
 pub(super) async fn sync_fence(store: &StoreHandle) -> Result<(), KvError> {
     if cfg!(feature = "canary-fence-unsynced") { Ok(()) } else { store.sync().await }
+}
+
+/// Whether a hook is committed by what was found under its dedupe key, whatever has happened since.
+pub(super) fn trusts_the_look() -> bool {
+    cfg!(feature = "canary-dedupe-unchecked")
 }
 
 /// Whether what is to be fenced is left where it is.

@@ -1,4 +1,5 @@
-//! What the batchers, the Writer and the Syncer can be told: the config sections `batcher` and `tenants`.
+//! What the batchers, the Writer and the Syncer can be told: the config sections `batcher`, `tenants` and
+//! `dedupe`.
 
 use serde::{Deserialize, Serialize};
 
@@ -64,5 +65,31 @@ pub struct TenantsConfig {
 impl Default for TenantsConfig {
     fn default() -> Self {
         Self { max: 100_000 }
+    }
+}
+
+/// Section `dedupe`: how many keys are remembered, and how those that are over are removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DedupeConfig {
+    /// Keys of this node, > 0. A hook with one more is answered 503 `dedupe_quota`: it is never stored without its key. A
+    /// key costs about 200 bytes of disk, and 2.5 bytes of the block cache for its filter.
+    pub max_entries: u64,
+    /// Keys of one tenant, > 0. Likewise.
+    pub max_entries_per_tenant: u64,
+    /// Wait between two looks at keys that have expired, in milliseconds, > 0. Until a key is removed it counts.
+    pub sweep_interval_ms: u64,
+    /// Keys that the Writer removes at a time, > 0. No hook is committed meanwhile: a thousand take it some milliseconds.
+    pub sweep_chunk: usize,
+}
+
+impl Default for DedupeConfig {
+    fn default() -> Self {
+        Self {
+            max_entries: 100_000_000,
+            max_entries_per_tenant: 30_000_000,
+            sweep_interval_ms: 10_000,
+            sweep_chunk: 1_000,
+        }
     }
 }

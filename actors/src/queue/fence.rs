@@ -10,7 +10,9 @@ use crate::model::delivery::DeliveryRow;
 use crate::model::envelope::Envelope;
 use crate::model::failure::FailureClass;
 use crate::model::ids::{Seq, TenantOrd};
-use crate::model::keys::{ArchiveKey, DeliveryKey, HookKey, TenantNameKey, is_sentinel};
+use crate::model::keys::{
+    ArchiveKey, DedupeKey, DeliveryKey, Held, HookKey, TenantNameKey, is_sentinel,
+};
 use crate::model::ops::{FencedHook, FencedRow, Ops, stored_size};
 use crate::ports::{Direction, KvError, Lane, Scan};
 use crate::store::StoreHandle;
@@ -116,6 +118,25 @@ async fn fence_hook(
     let archive = store.get(Cf::Index, &ArchiveKey(seq).encode())?.is_some();
     let size = stored_size(value);
     ops.fence_hook(&FencedHook { seq, tenant, size, rows: &owed, archive });
+    give_up_key(store, &envelope, tenant, ops)
+}
+
+/// The key that a hook holds goes with it: its retry is new.
+fn give_up_key(
+    store: &StoreHandle,
+    envelope: &Envelope,
+    tenant: TenantOrd,
+    ops: &mut Ops,
+) -> Result<(), KvError> {
+    let key = envelope.dedupe_key.as_deref();
+    let key = key.and_then(|key| DedupeKey::new(envelope.tenant(), &envelope.source_id, key));
+    let Some(key) = key else { return Ok(()) };
+    let value = store.get(Cf::Index, &key.encode())?;
+    if let Held::By(value) = Held::read(value.as_deref())
+        && value.original == envelope.id
+    {
+        ops.end_key(Some(tenant), key, value.expires_at_ms);
+    }
     Ok(())
 }
 

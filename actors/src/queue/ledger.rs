@@ -20,13 +20,15 @@ use crate::sync::{Arc, Mutex, MutexGuard};
 #[derive(Debug)]
 pub struct Caller {
     pub reply: Reply,
-    pub seq: Seq,
+    /// What it is told once the group is synced.
+    pub answer: CommitAnswer,
     pub permit: Permit,
 }
 
-/// The hooks of one batch of the store.
+/// What one batch of the store was written for: hooks, mostly.
 #[derive(Debug)]
 pub struct Group {
+    /// After `last` where it has no hook.
     pub first: Seq,
     pub last: Seq,
     pub opened_at: Instant,
@@ -84,6 +86,23 @@ impl Ledger {
     pub fn applied(&self) {
         let mut groups = self.groups();
         groups.applied = groups.open.len();
+    }
+
+    /// A caller repeats the hook with this seq: it is told so once that hook is synced, which it may be, and refused if it
+    /// never is.
+    pub fn join(&self, seq: Seq, caller: Caller) {
+        let failed = {
+            let Groups { open, fenced, failed, .. } = &mut *self.groups();
+            let holds = |group: &&mut Group| (group.first..=group.last).contains(&seq);
+            if let Some(group) = open.iter_mut().chain(fenced).find(holds) {
+                group.callers.push(caller);
+                return;
+            }
+            *failed
+        };
+        // Of what is neither waiting nor fenced nothing certain is known while a failure is.
+        let unknown = CommitAnswer::Refused(Refusal::StoreUnavailable);
+        caller.reply.send(if failed { unknown } else { caller.answer });
     }
 
     /// The last seq that an fsync starting now would cover; `None` when there is nothing to sync, or nothing may be.
@@ -201,12 +220,13 @@ mod tests {
     use super::super::admission::Admission;
     use super::super::reply::{Waiting, reply};
     use super::*;
+    use crate::model::ids::HookId;
 
     fn group(first: u64, last: u64) -> (Group, Waiting) {
         let (reply, waiting) = reply();
         assert!(reply.start());
         let permit = Admission::new(1, 1).admit(1).unwrap();
-        let callers = vec![Caller { reply, seq: Seq(first), permit }];
+        let callers = vec![Caller { reply, answer: CommitAnswer::Committed(Seq(first)), permit }];
         (Group { first: Seq(first), last: Seq(last), opened_at: Instant::now(), callers }, waiting)
     }
 
@@ -241,6 +261,45 @@ mod tests {
         let answer = waiting.answer(Instant::now()).await;
         assert_eq!(answer, CommitAnswer::Refused(Refusal::StoreUnavailable));
         assert!(ledger.is_clean());
+    }
+
+    fn caller(answer: CommitAnswer) -> (Caller, Waiting) {
+        let (reply, waiting) = reply();
+        assert!(reply.start());
+        let permit = Admission::new(1, 1).admit(1).unwrap();
+        (Caller { reply, answer, permit }, waiting)
+    }
+
+    #[tokio::test]
+    async fn who_repeats_a_hook_is_told_so_once_that_is_synced_and_refused_if_it_never_is() {
+        let duplicate = CommitAnswer::Duplicate(HookId::v7(1, 1));
+        let ledger = Ledger::default();
+        let ((one, _one), (two, _two)) = (group(1, 3), group(4, 6));
+        ledger.enter(one).unwrap();
+        ledger.enter(two).unwrap();
+        ledger.applied();
+        let (of_the_first, waiting) = caller(duplicate);
+        ledger.join(Seq(2), of_the_first);
+        let synced = ledger.take_synced(Seq(3));
+        assert_eq!(synced.first().unwrap().callers.last().unwrap().answer, duplicate);
+        let (late, late_waiting) = caller(duplicate);
+        ledger.join(Seq(2), late);
+        assert_eq!(late_waiting.answer(Instant::now()).await, duplicate, "it is synced already");
+        drop(synced);
+        assert_eq!(waiting.answer(Instant::now()).await, CommitAnswer::Unknown);
+
+        let (of_the_second, waiting) = caller(duplicate);
+        ledger.join(Seq(6), of_the_second);
+        ledger.fence();
+        let (later, later_waiting) = caller(duplicate);
+        ledger.join(Seq(5), later);
+        let (other, other_waiting) = caller(duplicate);
+        ledger.join(Seq(9), other);
+        let refused = CommitAnswer::Refused(Refusal::StoreUnavailable);
+        assert_eq!(other_waiting.answer(Instant::now()).await, refused, "nobody knows of it");
+        ledger.fenced();
+        assert_eq!(waiting.answer(Instant::now()).await, refused);
+        assert_eq!(later_waiting.answer(Instant::now()).await, refused);
     }
 
     #[tokio::test]

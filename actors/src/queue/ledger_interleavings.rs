@@ -16,7 +16,8 @@ const ORDERS: usize = 3_000;
 fn group(seq: u64, room: &Arc<Admission>) -> (Group, Waiting) {
     let (reply, waiting) = reply();
     assert!(reply.start());
-    let caller = Caller { reply, seq: Seq(seq), permit: room.admit(1).unwrap() };
+    let caller =
+        Caller { reply, answer: CommitAnswer::Committed(Seq(seq)), permit: room.admit(1).unwrap() };
     let group =
         Group { first: Seq(seq), last: Seq(seq), opened_at: Instant::now(), callers: vec![caller] };
     (group, waiting)
@@ -26,7 +27,7 @@ fn group(seq: u64, room: &Arc<Admission>) -> (Group, Waiting) {
 fn ack(ledger: &Ledger, covered: Seq) {
     for group in ledger.take_synced(covered) {
         for caller in group.callers {
-            caller.reply.send(CommitAnswer::Committed(caller.seq));
+            caller.reply.send(caller.answer);
         }
     }
 }
@@ -82,7 +83,9 @@ fn a_group_is_either_acked_or_fenced() {
                     CommitAnswer::Refused(refusal) => {
                         assert_eq!(refusal, Refusal::StoreUnavailable);
                     }
-                    CommitAnswer::Unknown => panic!("{seq}: nobody gave it up"),
+                    CommitAnswer::Duplicate(_) | CommitAnswer::Unknown => {
+                        panic!("{seq}: it repeats nobody, and nobody gave it up")
+                    }
                 }
             }
             assert!(ledger.is_clean());

@@ -6,7 +6,7 @@
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use crate::model::ids::Seq;
+use crate::model::ids::{HookId, Seq};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU8, Ordering};
 
@@ -15,6 +15,8 @@ use crate::sync::atomic::{AtomicU8, Ordering};
 pub enum CommitAnswer {
     /// An fsync that covers it has returned.
     Committed(Seq),
+    /// Its dedupe key is held by this hook, which an fsync has covered. Nothing of it is stored.
+    Duplicate(HookId),
     /// It is not stored and never will be: refused before it was applied, or fenced durably after.
     Refused(Refusal),
     /// It may or may not be stored: the connection is closed unanswered.
@@ -29,6 +31,8 @@ pub enum Refusal {
     StoreUnavailable,
     /// It would be one tenant too many: 503 `tenant_limit`.
     TenantLimit,
+    /// Its dedupe key would be one too many: 503 `dedupe_quota`.
+    DedupeQuota,
 }
 
 const WAITING: u8 = 0;

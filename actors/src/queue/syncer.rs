@@ -16,7 +16,6 @@ use tracing::warn;
 use super::canary;
 use super::ledger::{Group, Ledger};
 use super::mark::SyncedMark;
-use super::reply::CommitAnswer;
 use super::writer_handle::WriterHandle;
 use crate::dispatch::DispatchHandle;
 use crate::ports::{Event, Events};
@@ -139,6 +138,6 @@ impl SyncerState {
 
 fn answer(group: Group) {
     for caller in group.callers {
-        caller.reply.send(CommitAnswer::Committed(caller.seq));
+        caller.reply.send(caller.answer);
     }
 }

@@ -80,6 +80,11 @@ impl Tenants {
         }
     }
 
+    /// The ordinal of a tenant, if it has one.
+    pub(super) fn known(&self, id: &str) -> Option<TenantOrd> {
+        self.by_id.get(id).copied()
+    }
+
     pub(super) fn resolve(&mut self, id: &str, max: u32) -> Resolved {
         if let Some(ord) = self.by_id.get(id) {
             return Resolved::Known(*ord);

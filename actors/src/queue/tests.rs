@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod groups;
+mod keys;
 mod ordinals;
 mod room;
 
@@ -12,7 +13,12 @@ use ractor::Actor;
 use tokio::time::Instant;
 
 use super::admission::Admission;
+use super::config::DedupeConfig;
+use super::group::Known;
+use super::key_quota::KeyQuota;
+use super::recent_keys::{KeyEpoch, RecentKeys};
 use super::reply::{Waiting, reply};
+use super::tenants::Tenants;
 use super::writer_handle::CommitEntry;
 use crate::model::batch::Batch;
 use crate::model::delivery::PendingRow;
@@ -45,7 +51,15 @@ fn entry(tenant: &str, body: &str, deadline: Instant) -> (CommitEntry, Waiting) 
     let (reply, waiting) = reply();
     let permit = Admission::new(1, usize::MAX).admit(body.len()).unwrap();
     let tenant = tenant.to_owned();
-    (CommitEntry { tenant, value, rows: vec![(0, row)], reply, permit, deadline }, waiting)
+    let rows = vec![(0, row)];
+    (CommitEntry { tenant, value, rows, key: None, reply, permit, deadline }, waiting)
+}
+
+/// These tenants, no key, and no limit that matters.
+fn known<const N: usize>(tenants: [&str; N]) -> Known {
+    let keys = RecentKeys::new(KeyEpoch::default());
+    let quota = KeyQuota::new(DedupeConfig::default());
+    Known { tenants: Tenants::of(tenants), keys, quota }
 }
 
 /// An empty stamped store, open on `disk`.

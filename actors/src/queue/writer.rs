@@ -4,7 +4,7 @@
 //! while the Syncer makes it durable the next group is built ("The commit: one synced batch"). A group that fails, or
 //! that a crash left between apply and answer, is fenced: deleted durably, and only then refused.
 //!
-//! * **Owns:** the next seq and the tenant ordinals. Both are read back at the start.
+//! * **Owns:** the next seq, the tenant ordinals, the dedupe keys. What it needs of them is read back at the start.
 //! * **Talks to:** the store (apply), the Syncer (through the ledger and its bell).
 //! * **Supervised by:** `queue`, one_for_all with the Syncer: an unanswered group belongs to both.
 
@@ -16,15 +16,18 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::canary;
-use super::config::{BatcherConfig, TenantsConfig};
+use super::config::{BatcherConfig, DedupeConfig, TenantsConfig};
 use super::fence;
-use super::group::{Built, GroupPlan};
+use super::group::{Built, GroupPlan, Known, NewGroup};
 use super::joined::JoinedLanes;
-use super::ledger::Ledger;
+use super::key_quota::KeyQuota;
+use super::ledger::{Group, Ledger};
 use super::mark::SyncedMark;
+use super::recent_keys::RecentKeys;
 use super::syncer::SyncerHandle;
 use super::tenants::Tenants;
 use super::writer_handle::{CommitBatch, WriterHandle};
+use crate::model::batch::Batch;
 use crate::model::cf::Cf;
 use crate::model::ids::Seq;
 use crate::model::keys::{HookKey, META_NEXT_SEQ, is_sentinel, read_u64};
@@ -33,17 +36,14 @@ use crate::ports::{Clock, Direction, Event, Events, KvError, Lane, Scan};
 use crate::store::{StoreConfig, StoreHandle};
 use crate::supervision::{Crash, told_to_crash};
 
+mod collect;
+mod keys;
+
 /// Wait between two attempts to fence, or to read the state back.
 const FENCE_RETRY: Duration = Duration::from_millis(50);
 
-/// A group at least this large makes the next one wait for its callers.
-const LARGE_GROUP_HOOKS: usize = 64;
-
 /// How long after a group its own seqs are noted as synced, if no other group has said so by then.
 const NOTE_AFTER: Duration = Duration::from_secs(1);
-
-/// How often a group that lingers looks for more: each look lets the batchers run once.
-const LINGER_LOOKS: usize = 8;
 
 pub enum WriterMsg {
     /// There are batches in the inbox, or room for another group.
@@ -69,6 +69,7 @@ impl Crash for WriterMsg {
 pub struct WriterArgs {
     pub config: BatcherConfig,
     pub tenants: TenantsConfig,
+    pub dedupe: DedupeConfig,
     pub store_config: StoreConfig,
     /// Whether the storage role runs: each hook then carries an archive obligation.
     pub archive: bool,
@@ -92,8 +93,8 @@ struct Fencing {
 
 pub struct WriterState {
     args: WriterArgs,
-    /// What ordinals are given out from; `None` until the store has been read.
-    tenants: Option<Tenants>,
+    /// What ordinals are given out from, and what is known of keys; `None` until the store has been read.
+    known: Option<Known>,
     fencing: Option<Fencing>,
     next_seq: Seq,
     last_group_hooks: usize,
@@ -118,7 +119,7 @@ impl Actor for Writer {
         args.handle.awake();
         let mut state = WriterState {
             args,
-            tenants: None,
+            known: None,
             fencing: None,
             next_seq: Seq::FIRST,
             last_group_hooks: 0,
@@ -170,14 +171,16 @@ impl WriterState {
         let tenants = Tenants::load(store).await?;
         // What the store holds at its open, it holds durably: recovery wrote it into synced files.
         self.args.mark.raise(Seq(self.next_seq.0.saturating_sub(1)));
-        self.tenants = Some(tenants);
+        let keys = RecentKeys::new(self.args.handle.key_epoch().clone());
+        let quota = KeyQuota::new(self.args.dedupe.clone());
+        self.known = Some(Known { tenants, keys, quota });
         self.args.handle.commits_again();
         Ok(())
     }
 
     /// Reads the state back, if that has not been done, and begins to commit. Until then every hook is refused.
     async fn begin(&mut self, myself: &ActorRef<WriterMsg>) {
-        if self.tenants.is_none()
+        if self.known.is_none()
             && self.fencing.is_none()
             && let Err(error) = self.read_back().await
         {
@@ -197,13 +200,16 @@ impl WriterState {
         self.args.handle.awake();
         loop {
             // Into a closed store nothing is applied: there is nothing to fence, and nobody has to wait for it.
-            let is_ready = self.fencing.is_none() && self.tenants.is_some();
+            let is_ready = self.fencing.is_none() && self.known.is_some();
             if !is_ready || !self.args.store.state().open {
                 self.args.handle.refuse_waiting();
                 return;
             }
             if self.args.ledger.open_groups() >= self.args.config.max_unsynced_groups {
                 return;
+            }
+            if self.end_expired(myself).await {
+                continue;
             }
             let batches = self.collect().await;
             if batches.is_empty() {
@@ -213,54 +219,14 @@ impl WriterState {
         }
     }
 
-    /// Every batch that waits, up to the caps.
-    async fn collect(&self) -> Vec<CommitBatch> {
-        let mut batches = Vec::new();
-        let (mut hooks, mut bytes) = (0, 0);
-        self.take_up_to_caps(&mut batches, &mut hooks, &mut bytes);
-        if hooks > 0
-            && hooks < self.last_group_hooks / 2
-            && self.last_group_hooks >= LARGE_GROUP_HOOKS
-        {
-            self.linger(&mut batches, &mut hooks, &mut bytes).await;
-        }
-        batches
-    }
-
-    fn take_up_to_caps(
-        &self,
-        batches: &mut Vec<CommitBatch>,
-        hooks: &mut usize,
-        bytes: &mut usize,
-    ) {
-        let config = &self.args.config;
-        let fits = |next: &CommitBatch, hooks: usize, bytes: usize| {
-            hooks == 0
-                || (hooks + next.entries.len() <= config.group_commit_max_records
-                    && bytes + next.bytes <= config.group_commit_max_bytes)
-        };
-        while let Some(next) = self.args.handle.take_if(|next| fits(next, *hooks, *bytes)) {
-            *hooks += next.entries.len();
-            *bytes += next.bytes;
-            batches.push(next);
-        }
-    }
-
-    /// After a large group its callers are on their way back: lets them join this one instead of forming the next,
-    /// for as long as the batchers have something in hand and never longer than `group_commit_delay_ms`.
-    async fn linger(&self, batches: &mut Vec<CommitBatch>, hooks: &mut usize, bytes: &mut usize) {
-        let until = Instant::now() + Duration::from_millis(self.args.config.group_commit_delay_ms);
-        for _ in 0..LINGER_LOOKS {
-            if Instant::now() >= until || *hooks >= self.last_group_hooks / 2 {
-                return;
-            }
-            tokio::task::yield_now().await;
-            self.take_up_to_caps(batches, hooks, bytes);
-        }
-    }
-
     async fn commit(&mut self, batches: Vec<CommitBatch>, myself: &ActorRef<WriterMsg>) {
-        let Some(tenants) = &mut self.tenants else { return };
+        let (mut entries, mut rooms) = (Vec::new(), Vec::with_capacity(batches.len()));
+        for batch in batches {
+            entries.extend(batch.entries);
+            rooms.push(batch.room);
+        }
+        self.ready_keys(&mut entries).await;
+        let Some(known) = &mut self.known else { return };
         let plan = GroupPlan {
             first: self.next_seq,
             at_ms: self.args.ledger.stamp(self.args.clock.now_ms()),
@@ -268,45 +234,56 @@ impl WriterState {
             max_tenants: self.args.tenants.max,
             synced_through: self.args.mark.get(),
         };
-        let (mut entries, mut rooms) = (Vec::new(), Vec::with_capacity(batches.len()));
-        for batch in batches {
-            entries.extend(batch.entries);
-            rooms.push(batch.room);
+        let Built { new, repeated } = plan.build(entries, known);
+        for (seq, caller) in repeated {
+            self.args.ledger.join(seq, caller);
         }
-        let Some(Built { group, batch, lanes, next_seq }) = plan.build(entries, tenants) else {
-            return;
-        };
-        let hooks = group.callers.len();
+        let Some(NewGroup { group, batch, lanes, next_seq }) = new else { return };
+        let hooks = next_seq.0.saturating_sub(plan.first.0);
         self.next_seq = next_seq;
-        self.last_group_hooks = hooks;
+        self.last_group_hooks = group.callers.len();
+        let (started, bytes) = (Instant::now(), u64::try_from(batch.bytes()).unwrap_or(u64::MAX));
+        let joined = self.args.joined.clone();
         let group = canary::before_apply(group);
-        if let Err(group) = self.args.ledger.enter(group) {
-            // An fsync failed in between, and its fence is in our mailbox. This group was never applied.
-            group.refuse();
-            return;
-        }
-        let (started, bytes) = (Instant::now(), batch.bytes());
-        let generation = self.args.store.state().generation;
-        let applied = canary::heeded(canary::apply(&self.args.store, batch).await);
+        let applied = self.apply(group, batch, move || joined.add(lanes), myself).await;
         drop(rooms);
-        match applied {
-            Ok(()) => {
-                self.args.joined.add(lanes);
-                self.args.ledger.applied();
-                self.args.syncer.wake();
-                self.note_later(myself);
-                self.args.events.emit(&Event::CommitApplied {
-                    hooks: u64::try_from(hooks).unwrap_or(u64::MAX),
-                    bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
-                    took: started.elapsed(),
-                });
-            }
-            Err(error) => {
-                warn!(%error, hooks, "a group was not applied; fencing");
-                self.args.ledger.fail();
-                self.fence(Some(generation), myself).await;
-            }
+        if applied {
+            let took = started.elapsed();
+            self.args.events.emit(&Event::CommitApplied { hooks, bytes, took });
         }
+    }
+
+    /// Applies a group and hands it to the Syncer. False where it was not applied: it is refused, or being fenced.
+    async fn apply(
+        &mut self,
+        group: Group,
+        batch: Batch,
+        before_it_is_synced: impl FnOnce(),
+        myself: &ActorRef<WriterMsg>,
+    ) -> bool {
+        let (last, hooks) = (group.last, group.callers.len());
+        if let Err(group) = self.args.ledger.enter(group) {
+            // An fsync failed in between, and its fence is in our mailbox. This group was never applied, and whatever was
+            // remembered of it is wrong: the fence reads it all back.
+            self.known = None;
+            group.refuse();
+            return false;
+        }
+        let generation = self.args.store.state().generation;
+        if let Err(error) = canary::heeded(canary::apply(&self.args.store, batch).await) {
+            warn!(%error, hooks, "a group was not applied; fencing");
+            self.args.ledger.fail();
+            self.fence(Some(generation), myself).await;
+            return false;
+        }
+        before_it_is_synced();
+        if let Some(known) = &mut self.known {
+            known.keys.applied(last, self.args.mark.get());
+        }
+        self.args.ledger.applied();
+        self.args.syncer.wake();
+        self.note_later(myself);
+        true
     }
 
     fn note_later(&mut self, myself: &ActorRef<WriterMsg>) {

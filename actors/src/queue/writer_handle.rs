@@ -3,16 +3,18 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::admission::Permit;
 use super::config::BatcherConfig;
 use super::inbox::Inbox;
+use super::recent_keys::{KeyClaim, KeyEpoch};
 use super::reply::Reply;
 use super::writer::WriterMsg;
 use crate::model::delivery::PendingRow;
 use crate::model::failure::FailureClass;
+use crate::model::keys::Held;
 use crate::supervision::{Doorbell, Slot};
 
 /// One hook, ready but for its seq and its due time.
@@ -22,6 +24,8 @@ pub struct CommitEntry {
     pub value: Bytes,
     /// Sink and row, in the order of its source.
     pub rows: Vec<(u16, PendingRow)>,
+    /// The dedupe key of a hook that has one.
+    pub key: Option<Box<KeyClaim>>,
     pub reply: Reply,
     pub permit: Permit,
     /// Not to be started after this.
@@ -42,12 +46,46 @@ pub(super) struct CommitBatch {
     pub(super) room: OwnedSemaphorePermit,
 }
 
+/// An entry of the expiry index whose time has come, and what was found under its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpiredKey {
+    /// The entry, as the store has it.
+    pub entry: Vec<u8>,
+    /// The key it is for, as the store has it; `None` where the entry cannot be read.
+    pub key: Option<Bytes>,
+    pub expires_at_ms: u64,
+    pub held: Held,
+}
+
+/// What became of expired keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// False: they were read too long ago, and nothing was done.
+    pub looked: bool,
+    /// Keys that are gone with their entry.
+    pub keys: u64,
+    /// Entries that stood for no key any more.
+    pub entries: u64,
+    /// Keys and entries that could not be read, and are gone.
+    pub unreadable: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct ExpiredKeys {
+    pub(super) keys: Vec<ExpiredKey>,
+    /// See [`KeyClaim::seen`].
+    pub(super) seen: u64,
+    pub(super) reply: oneshot::Sender<Ended>,
+}
+
 /// How the batchers reach the Writer.
 #[derive(Clone)]
 pub struct WriterHandle {
     slot: Slot<WriterMsg>,
     bell: Doorbell<WriterMsg>,
     inbox: Inbox<CommitBatch>,
+    expired: Inbox<ExpiredKeys>,
+    key_epoch: KeyEpoch,
     room: Arc<Semaphore>,
     room_bytes: u32,
     standing: Arc<Mutex<Standing>>,
@@ -72,6 +110,8 @@ impl WriterHandle {
             bell: Doorbell::new(&slot, || WriterMsg::Commit),
             slot,
             inbox: Inbox::default(),
+            expired: Inbox::default(),
+            key_epoch: KeyEpoch::default(),
             room: Arc::new(Semaphore::new(room_bytes)),
             room_bytes: u32::try_from(room_bytes).unwrap_or(u32::MAX),
             standing: Arc::default(),
@@ -119,6 +159,31 @@ impl WriterHandle {
         self.bell.ring();
     }
 
+    /// The epoch a look at dedupe keys belongs to that begins now.
+    pub fn look_at_keys(&self) -> u64 {
+        self.key_epoch.get()
+    }
+
+    pub(super) fn key_epoch(&self) -> &KeyEpoch {
+        &self.key_epoch
+    }
+
+    /// Has the Writer end these keys, which were looked up in the epoch `seen`. Answers once the store has taken it;
+    /// `None` where nobody can: try again later.
+    pub async fn end_expired(&self, keys: Vec<ExpiredKey>, seen: u64) -> Option<Ended> {
+        if !self.slot.is_running() {
+            return None;
+        }
+        let (reply, ended) = oneshot::channel();
+        self.expired.push(ExpiredKeys { keys, seen, reply });
+        self.bell.ring();
+        ended.await.ok()
+    }
+
+    pub(super) fn take_expired(&self) -> Option<ExpiredKeys> {
+        self.expired.pop_if(|_| true)
+    }
+
     /// The Writer is about to look at what waits.
     pub(super) fn awake(&self) {
         self.bell.answered();
@@ -132,11 +197,12 @@ impl WriterHandle {
     /// Drops what waits: never started, its guards refuse it.
     pub(super) fn refuse_waiting(&self) {
         drop(self.inbox.take(usize::MAX));
+        drop(self.expired.take(usize::MAX));
     }
 
     /// There is room for another group.
     pub(super) fn wake(&self) {
-        if !self.inbox.is_empty() {
+        if !self.inbox.is_empty() || !self.expired.is_empty() {
             self.bell.ring();
         }
     }

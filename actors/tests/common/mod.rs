@@ -28,7 +28,9 @@ use ankusa_actors::model::verify::Verifier;
 use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
 use ankusa_actors::ports::sim::{JournalEvents, SimClock, SimDisk, SimEngine, SimEntropy};
 use ankusa_actors::ports::{Clock, Engine, Entropy, Pair};
-use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, Refusal, TenantsConfig};
+use ankusa_actors::queue::{
+    BatcherConfig, CommitAnswer, DedupeConfig, NewHook, Refusal, TenantsConfig,
+};
 use ankusa_actors::sources::{
     Answers, LaneRules, Source, SourceSetup, Sources, StoreSetup, Switches,
 };
@@ -91,6 +93,7 @@ impl Bench {
                 },
                 batcher: BatcherConfig::default(),
                 tenants: TenantsConfig::default(),
+                dedupe: DedupeConfig::default(),
                 store: StoreConfig::default(),
                 dispatch: DispatchConfig::default(),
             },
@@ -133,7 +136,7 @@ impl Bench {
             dedupe_key: None,
             verification: None,
         };
-        NewHook { envelope, sinks: Arc::from([HTTP]), lanes: Vec::new() }
+        NewHook { envelope, sinks: Arc::from([HTTP]), lanes: Vec::new(), key_ttl_ms: None }
     }
 
     /// Sends a hook and waits for what its caller is told.
@@ -155,7 +158,9 @@ impl Bench {
     pub async fn acked(&self, node: &Node, tenant: &str, body: &str) -> Seq {
         match self.send(node, self.hook(tenant, body)).await {
             CommitAnswer::Committed(seq) => seq,
-            other @ (CommitAnswer::Refused(_) | CommitAnswer::Unknown) => {
+            other @ (CommitAnswer::Duplicate(_)
+            | CommitAnswer::Refused(_)
+            | CommitAnswer::Unknown) => {
                 panic!("{body}: {other:?}")
             }
         }
@@ -214,6 +219,7 @@ pub fn open_source(id: &str, tenant: &str, modules: &[&'static str]) -> Source {
         sinks: Vec::new(),
         modules: modules.iter().copied().collect(),
         lanes: LaneRules::default(),
+        dedupe: None,
         forward: ForwardPolicy::default(),
         trust_url_tenant: false,
         switches: Switches::default(),

@@ -24,7 +24,7 @@ use ankusa_actors::ports::sim::{JournalEvents, SimClock, SimDisk, SimEngine, Sim
 use ankusa_actors::ports::{
     Clock, Delivery, DiskRoom, Engine, Entropy, Kv, KvError, Lane, OpenError, Outcome, Sink,
 };
-use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, TenantsConfig};
+use ankusa_actors::queue::{BatcherConfig, CommitAnswer, DedupeConfig, NewHook, TenantsConfig};
 use ankusa_actors::sources::{Answers, LaneRules, OnVerifyFailure, Source, Sources, Switches};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::Front;
@@ -246,6 +246,7 @@ impl World {
             },
             batcher: BatcherConfig::default(),
             tenants: TenantsConfig::default(),
+            dedupe: DedupeConfig::default(),
             // Nobody but dispatch reads.
             store: StoreConfig { scrub_bytes_per_s: 0, ..StoreConfig::default() },
             dispatch: self.dispatch.clone(),
@@ -278,7 +279,7 @@ impl World {
             dedupe_key: None,
             verification: None,
         };
-        NewHook { envelope, sinks, lanes }
+        NewHook { envelope, sinks, lanes, key_ttl_ms: None }
     }
 
     /// Commits a hook of the first source and the tenant `acme`.
@@ -295,7 +296,9 @@ impl World {
     ) -> Seq {
         match self.try_send_to(node, source, tenant, body).await {
             CommitAnswer::Committed(seq) => seq,
-            answer @ (CommitAnswer::Refused(_) | CommitAnswer::Unknown) => {
+            answer @ (CommitAnswer::Duplicate(_)
+            | CommitAnswer::Refused(_)
+            | CommitAnswer::Unknown) => {
                 panic!("{body}: {answer:?}")
             }
         }
@@ -416,6 +419,7 @@ fn of_sinks(id: String, sinks: Vec<Arc<dyn Sink>>) -> Source {
         on_verify_failure: OnVerifyFailure::Reject,
         modules: Source::modules_of(&sinks),
         lanes: LaneRules::default(),
+        dedupe: None,
         sinks,
         forward: ForwardPolicy::All,
         trust_url_tenant: false,

@@ -26,6 +26,17 @@ pub enum Step {
         tenant: usize,
         sinks: u16,
     },
+    /// Hooks of one sink that arrive together with the same dedupe key.
+    CommitKeyed {
+        tenant: usize,
+        key: u8,
+        hooks: usize,
+    },
+    /// One such hook, and the fsync fails.
+    FailSyncKeyed {
+        tenant: usize,
+        key: u8,
+    },
     /// The receiver of one of the attempts under way answers.
     Deliver(usize),
     Fail(usize),
@@ -51,12 +62,20 @@ pub struct Row {
 /// What is owed, by hook and sink.
 pub type Rows = BTreeMap<(usize, u16), Row>;
 
+/// A dedupe key is forgotten so many hours after its hook.
+pub const KEY_HOURS: u64 = 3;
+
+/// The hook that holds each dedupe key of a tenant, and the hour it was committed in.
+pub type Keys = BTreeMap<(usize, u8), (usize, u64)>;
+
 /// The books.
 #[derive(Clone, Debug, Default)]
 pub struct Books {
     pub applied: Rows,
     /// What a power cut would leave of them.
     pub durable: Rows,
+    /// A power cut leaves them as they are: they change with an fsync.
+    pub keys: Keys,
     /// The tenant of every hook that was ever sent.
     pub tenants: Vec<usize>,
     pub hour: u64,
@@ -87,6 +106,30 @@ impl Books {
         self.tenants.push(tenant);
     }
 
+    fn commit_keyed(&mut self, tenant: usize, key: u8, hooks: usize) {
+        for _ in 0..hooks {
+            if self.keys.contains_key(&(tenant, key)) {
+                // Sent, and nothing came of it.
+                self.tenants.push(tenant);
+            } else {
+                self.keys.insert((tenant, key), (self.tenants.len(), self.hour));
+                self.commit(tenant, 1);
+                self.is_synced();
+            }
+        }
+    }
+
+    /// Time goes by, and the sweep is not far behind.
+    fn advance(&mut self) {
+        self.hour += 2;
+        let (before, hour) = (self.keys.len(), self.hour);
+        self.keys.retain(|_, (_, since)| *since + KEY_HOURS > hour);
+        if self.keys.len() < before {
+            // It is durable, and so is all that was written before.
+            self.is_synced();
+        }
+    }
+
     fn failed(&mut self, which: usize, for_good: bool) {
         let (key, hour) = (self.choose(which).unwrap(), self.hour);
         let row = self.applied.get_mut(&key).unwrap();
@@ -101,7 +144,8 @@ impl Books {
                 (0..*hooks).for_each(|_| self.commit(*tenant, *sinks));
                 self.is_synced();
             }
-            Step::FailSync { tenant, sinks: _ } => {
+            Step::CommitKeyed { tenant, key, hooks } => self.commit_keyed(*tenant, *key, *hooks),
+            Step::FailSync { tenant, sinks: _ } | Step::FailSyncKeyed { tenant, key: _ } => {
                 self.tenants.push(*tenant);
                 // The store is opened again, and an open writes down what it finds.
                 self.is_synced();
@@ -112,7 +156,7 @@ impl Books {
             }
             Step::Fail(which) => self.failed(*which, false),
             Step::Refuse(which) => self.failed(*which, true),
-            Step::Advance => self.hour += 2,
+            Step::Advance => self.advance(),
             Step::CrashDispatch => {
                 // Claims that were nobody's are due again, durably.
                 if !self.asked().is_empty() {
@@ -149,9 +193,13 @@ impl<D: Disk> ReferenceStateMachine for Machine<D> {
 
     fn transitions(_: &Books) -> BoxedStrategy<Step> {
         let (tenant, sinks, which) = (0..2_usize, 0..3_u16, 0..3_usize);
+        let key = (tenant.clone(), 0..3_u8);
         prop_oneof![
             8 => (tenant.clone(), sinks.clone(), 1..3_usize)
                 .prop_map(|(tenant, sinks, hooks)| Step::Commit { tenant, sinks, hooks }),
+            6 => (key.clone(), 1..4_usize)
+                .prop_map(|((tenant, key), hooks)| Step::CommitKeyed { tenant, key, hooks }),
+            2 => key.prop_map(|(tenant, key)| Step::FailSyncKeyed { tenant, key }),
             2 => (tenant, sinks).prop_map(|(tenant, sinks)| Step::FailSync { tenant, sinks }),
             6 => which.clone().prop_map(Step::Deliver),
             6 => which.clone().prop_map(Step::Fail),
@@ -173,7 +221,10 @@ impl<D: Disk> ReferenceStateMachine for Machine<D> {
     fn preconditions(books: &Books, step: &Step) -> bool {
         match step {
             Step::Deliver(_) | Step::Fail(_) | Step::Refuse(_) => books.choose(0).is_some(),
+            // A repeated hook asks for no fsync.
+            Step::FailSyncKeyed { tenant, key } => !books.keys.contains_key(&(*tenant, *key)),
             Step::Commit { .. }
+            | Step::CommitKeyed { .. }
             | Step::FailSync { .. }
             | Step::Advance
             | Step::CrashDispatch
@@ -192,8 +243,8 @@ impl<D: Disk> StateMachineTest for Machine<D> {
         World::new()
     }
 
-    fn apply(mut world: World<D>, _: &Books, step: Step) -> World<D> {
-        world.take(&step);
+    fn apply(mut world: World<D>, books: &Books, step: Step) -> World<D> {
+        world.take(&step, books);
         world
     }
 

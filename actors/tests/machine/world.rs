@@ -13,7 +13,9 @@ use ankusa_actors::model::envelope::Envelope;
 use ankusa_actors::model::forward::ForwardPolicy;
 use ankusa_actors::model::ids::{HookId, Seq};
 use ankusa_actors::model::invariants::{self, Dump};
-use ankusa_actors::model::keys::{CounterKey, DeliveryKey, HookKey, TenantNameKey, is_sentinel};
+use ankusa_actors::model::keys::{
+    CounterKey, DedupeKey, DedupeValue, DeliveryKey, HookKey, TenantNameKey, is_sentinel,
+};
 use ankusa_actors::model::source::OnVerifyFailure;
 use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::model::verify::Verifier;
@@ -22,7 +24,9 @@ use ankusa_actors::ports::sim::{JournalEvents, SimClock, SimEntropy};
 use ankusa_actors::ports::{
     Clock, Delivery, Direction, Engine, Entropy, Outcome, Pair, Scan, Sink,
 };
-use ankusa_actors::queue::{BatcherConfig, CommitAnswer, NewHook, Refusal, TenantsConfig};
+use ankusa_actors::queue::{
+    BatcherConfig, CommitAnswer, DedupeConfig, NewHook, Refusal, TenantsConfig,
+};
 use ankusa_actors::sources::{Answers, LaneRules, Source, Sources, Switches};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::Front;
@@ -32,7 +36,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use super::{Books, MAX_ATTEMPTS, Row, Rows, Step};
+use super::{Books, KEY_HOURS, MAX_ATTEMPTS, Row, Rows, Step};
 
 const HTTP: &str = "Elixir.Ankusa.Sink.Http";
 const TENANTS: [&str; 2] = ["acme", "blue"];
@@ -104,6 +108,8 @@ pub struct World<D> {
     asked: Asked,
     node: Option<Node>,
     sent: usize,
+    /// The id of every hook that was sent.
+    ids: Vec<HookId>,
     highest: Seq,
 }
 
@@ -125,6 +131,8 @@ fn settings() -> NodeSettings {
         },
         batcher: BatcherConfig { partitions: 1, ..BatcherConfig::default() },
         tenants: TenantsConfig::default(),
+        // No step is over before what has expired is gone.
+        dedupe: DedupeConfig { sweep_interval_ms: 20, ..DedupeConfig::default() },
         store: StoreConfig {
             reopen_min_interval_ms: 1,
             scrub_bytes_per_s: 0,
@@ -150,6 +158,7 @@ fn source(sinks: u16, asked: &Asked) -> Source {
     let of_source: Vec<_> = (0..sinks).map(sink).collect();
     Source {
         lanes: LaneRules::default(),
+        dedupe: None,
         id: format!("s{sinks}"),
         tenant: "default".to_owned(),
         verifier: Verifier::None,
@@ -181,6 +190,7 @@ impl<D: Disk> World<D> {
             asked,
             node: None,
             sent: 0,
+            ids: Vec::new(),
             highest: Seq(0),
         };
         world.start();
@@ -200,19 +210,35 @@ impl<D: Disk> World<D> {
         self.node = Some(self.runtime.block_on(node).unwrap());
     }
 
-    pub(super) fn take(&mut self, step: &Step) {
+    /// `books` are those after the step.
+    pub(super) fn take(&mut self, step: &Step, books: &Books) {
         match step {
             Step::Commit { tenant, sinks, hooks } => {
-                for answer in self.send(*tenant, *sinks, *hooks) {
-                    let CommitAnswer::Committed(seq) = answer else { panic!("{answer:?}") };
-                    assert!(seq > self.highest, "{seq} after {}", self.highest);
-                    self.highest = seq;
+                for answer in self.send(*tenant, *sinks, None, *hooks) {
+                    self.is_committed(answer);
                 }
+            }
+            Step::CommitKeyed { tenant, key, hooks } => {
+                let first = self.sent;
+                let answers = self.send(*tenant, 1, Some(*key), *hooks);
+                for (number, answer) in (first..).zip(answers) {
+                    let (holder, _) = books.keys[&(*tenant, *key)];
+                    if holder == number {
+                        self.is_committed(answer);
+                    } else {
+                        assert_eq!(answer, CommitAnswer::Duplicate(self.ids[holder]));
+                    }
+                }
+            }
+            Step::FailSyncKeyed { tenant, key } => {
+                self.disk.fail_sync();
+                let refused = CommitAnswer::Refused(Refusal::StoreUnavailable);
+                assert_eq!(self.send(*tenant, 1, Some(*key), 1), [refused]);
             }
             Step::FailSync { tenant, sinks } => {
                 self.disk.fail_sync();
                 let refused = CommitAnswer::Refused(Refusal::StoreUnavailable);
-                assert_eq!(self.send(*tenant, *sinks, 1), [refused]);
+                assert_eq!(self.send(*tenant, *sinks, None, 1), [refused]);
             }
             Step::Deliver(which) => self.answer(*which, Outcome::Ok),
             Step::Fail(which) => self.answer(*which, Outcome::Retry("busy".to_owned())),
@@ -236,7 +262,9 @@ impl<D: Disk> World<D> {
         }
         let lasts = match step {
             Step::Commit { .. }
+            | Step::CommitKeyed { .. }
             | Step::FailSync { .. }
+            | Step::FailSyncKeyed { .. }
             | Step::Deliver(_)
             | Step::Fail(_)
             | Step::Refuse(_) => MOMENT,
@@ -245,6 +273,12 @@ impl<D: Disk> World<D> {
             }
         };
         self.runtime.block_on(async { sleep(lasts).await });
+    }
+
+    fn is_committed(&mut self, answer: CommitAnswer) {
+        let CommitAnswer::Committed(seq) = answer else { panic!("{answer:?}") };
+        assert!(seq > self.highest, "{seq} after {}", self.highest);
+        self.highest = seq;
     }
 
     fn end(&mut self, power: bool) {
@@ -261,8 +295,14 @@ impl<D: Disk> World<D> {
         self.runtime.block_on(node.stop(Duration::ZERO));
     }
 
-    fn send(&mut self, tenant: usize, sinks: u16, hooks: usize) -> Vec<CommitAnswer> {
-        let hooks: Vec<_> = (0..hooks).map(|_| self.hook(tenant, sinks)).collect();
+    fn send(
+        &mut self,
+        tenant: usize,
+        sinks: u16,
+        key: Option<u8>,
+        hooks: usize,
+    ) -> Vec<CommitAnswer> {
+        let hooks: Vec<_> = (0..hooks).map(|_| self.hook(tenant, sinks, key)).collect();
         let batcher = self.node.as_ref().unwrap().handles().batchers[0].clone();
         self.runtime.block_on(async {
             let waiting: Vec<_> =
@@ -275,7 +315,7 @@ impl<D: Disk> World<D> {
         })
     }
 
-    fn hook(&mut self, tenant: usize, sinks: u16) -> NewHook {
+    fn hook(&mut self, tenant: usize, sinks: u16, key: Option<u8>) -> NewHook {
         let source = self.sources.get(&format!("s{sinks}")).unwrap();
         let envelope = Envelope {
             id: HookId::v7(self.clock.now_ms(), self.entropy.bits()),
@@ -287,11 +327,17 @@ impl<D: Disk> World<D> {
             headers: Vec::new(),
             content_type: None,
             body: Bytes::from(self.sent.to_string()),
-            dedupe_key: None,
+            dedupe_key: key.map(|key| Bytes::from(vec![key])),
             verification: None,
         };
         self.sent += 1;
-        NewHook { envelope, sinks: Arc::clone(&source.modules), lanes: Vec::new() }
+        self.ids.push(envelope.id);
+        NewHook {
+            envelope,
+            sinks: Arc::clone(&source.modules),
+            lanes: Vec::new(),
+            key_ttl_ms: Some(KEY_HOURS * HOUR_MS),
+        }
     }
 
     fn answer(&self, which: usize, outcome: Outcome) {
@@ -320,10 +366,13 @@ impl<D: Disk> World<D> {
         assert_eq!(seen.rows, books.applied);
         let asked: Vec<_> = self.asked.lock().unwrap().keys().copied().collect();
         assert_eq!(asked, books.asked());
+        let held = books.keys.iter().map(|(key, (number, _))| (*key, self.ids[*number]));
+        assert_eq!(seen.keys, held.collect());
         seen.counts_as_in(books);
         if D::LOSES_POWER {
             let durable = Seen::of(|cf| self.disk.durable_rows(cf));
             assert_eq!(durable.rows, books.durable, "what a power cut would leave");
+            assert_eq!(durable.keys, seen.keys, "what a power cut would leave");
         }
     }
 }
@@ -334,6 +383,8 @@ struct Seen {
     /// The size of every hook that is stored.
     sizes: BTreeMap<usize, i64>,
     counters: BTreeMap<(Option<usize>, Field), i64>,
+    /// Who holds each dedupe key.
+    keys: BTreeMap<(usize, u8), HookId>,
 }
 
 impl Seen {
@@ -380,7 +431,14 @@ impl Seen {
                 counters.insert((ordinals.get(&key.tenant).copied(), key.field), count);
             }
         }
-        Self { rows: found, sizes, counters }
+        let mut keys = BTreeMap::new();
+        for (key, value) in read(Cf::Index) {
+            let Some(key) = DedupeKey::decode(&key) else { continue };
+            let tenant = TENANTS.into_iter().position(|name| name == key.tenant()).unwrap();
+            let value = DedupeValue::decode(&value).unwrap();
+            keys.insert((tenant, key.key()[0]), value.original);
+        }
+        Self { rows: found, sizes, counters, keys }
     }
 
     /// The counters are those of the books, and every hook of the books is there.
@@ -400,6 +458,11 @@ impl Seen {
                 add(state, 1);
                 add(Field::Bytes, size);
                 add(Field::DeadBytes, if row.is_dead { size } else { 0 });
+            }
+        }
+        for (tenant, _) in books.keys.keys() {
+            for tenant in [None, Some(*tenant)] {
+                *expected.entry((tenant, Field::Dedupe)).or_default() += 1;
             }
         }
         expected.retain(|_, count| *count != 0);

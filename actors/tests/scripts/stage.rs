@@ -232,6 +232,12 @@ impl Stage {
                     CommitAnswer::Refused(Refusal::TenantLimit) => {
                         format!("{name}: 503 tenant_limit")
                     }
+                    CommitAnswer::Refused(Refusal::DedupeQuota) => {
+                        format!("{name}: 503 dedupe_quota")
+                    }
+                    CommitAnswer::Duplicate(original) => {
+                        format!("{name}: duplicate of {original}")
+                    }
                     CommitAnswer::Unknown => format!("{name}: closed unanswered"),
                 });
             });

@@ -3,7 +3,7 @@
 use ankusa_actors::dispatch::{DispatchConfig, RetryConfig};
 use ankusa_actors::model::failure::FailureClass;
 use ankusa_actors::ports::sim::SimOp;
-use ankusa_actors::queue::{BatcherConfig, TenantsConfig};
+use ankusa_actors::queue::{BatcherConfig, DedupeConfig, TenantsConfig};
 use ankusa_actors::store::StoreConfig;
 
 use super::plan::{How, Lasts, Mood, On, Plan, Settings, Step, Trouble};
@@ -79,7 +79,7 @@ const CLASSES: [FailureClass; 5] = [
     FailureClass::Corruption,
 ];
 
-const CHILDREN: [&str; 15] = [
+const CHILDREN: [&str; 16] = [
     "writer",
     "writer",
     "syncer",
@@ -91,6 +91,7 @@ const CHILDREN: [&str; 15] = [
     "batcher-2",
     "dispatch",
     "dispatch",
+    "dedupe_sweeper",
     "scrubber",
     "services",
     "front",
@@ -147,6 +148,12 @@ fn draw_settings(chance: &mut Chance) -> Settings {
         v1: chance.one_in(2),
         batcher,
         tenants: TenantsConfig { max: chance.pick(&[2, 100]) },
+        dedupe: DedupeConfig {
+            max_entries: chance.pick(&[2, 100_000_000, 100_000_000]),
+            max_entries_per_tenant: chance.pick(&[1, 30_000_000, 30_000_000]),
+            sweep_interval_ms: chance.pick(&[500, 10_000]),
+            sweep_chunk: chance.pick(&[1, 3, 1_000]),
+        },
         store,
         dispatch,
     }
@@ -163,7 +170,9 @@ fn draw_step(chance: &mut Chance, weights: Weights) -> Step {
     if falls_on(send) {
         let hooks = chance.pick(&[1, 1, 2, 3, 12]);
         let tenant = chance.pick(&["acme", "blue", "cyan"]).to_owned();
-        Step::Send { hooks, tenant, sinks: chance.pick(&[0, 1, 1, 2]) }
+        let sinks = chance.pick(&[0, 1, 1, 2]);
+        let key = chance.one_in(2).then(|| chance.below(3));
+        Step::Send { hooks, tenant, sinks, key }
     } else if falls_on(advance) {
         Step::Advance { ms: chance.pick(&[0, 1, 1, 5, 20, 100, 1_000, 6_000]) }
     } else if falls_on(sink) {

@@ -2,16 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::delivery::{DeliveryRow, RowState};
 use ankusa_actors::model::envelope::Envelope;
-use ankusa_actors::model::ids::Seq;
+use ankusa_actors::model::ids::{HookId, Seq};
 use ankusa_actors::model::invariants::{self, Dump, Violation};
-use ankusa_actors::model::keys::{DeliveryKey, HookKey, LaneMemberKey, is_sentinel};
+use ankusa_actors::model::keys::{
+    DedupeKey, DeliveryKey, ExpiryKey, HookKey, LaneMemberKey, is_sentinel,
+};
 use ankusa_actors::ports::sim::{SimCounts, SimDisk};
 use ankusa_actors::ports::{Clock, Delivery, Event, Events, Pair};
-use ankusa_actors::queue::CommitAnswer;
+use ankusa_actors::queue::{CommitAnswer, DedupeConfig, NewHook};
+use tokio::time::Instant;
 
 use super::plan::{Plan, Step};
 use crate::common::EPOCH_MS;
@@ -28,6 +32,10 @@ pub enum Fate {
 #[derive(Clone, Debug)]
 struct Sent {
     sinks: usize,
+    /// Tenant, source and key of a hook that is stored and has one.
+    key: Option<String>,
+    sent_at: Instant,
+    answered_at: Option<Instant>,
     fate: Fate,
     /// The highest seq anybody had been answered when it was sent.
     after: Seq,
@@ -45,6 +53,17 @@ pub const LANE_HEADER: &str = "lane";
 /// The sink that takes its hooks in order, where a source has so many.
 pub const ORDERED_SINK: usize = 1;
 
+/// The keys of a source with so many sinks outlive every run, and whatever is done to its clock.
+pub const LASTING_SINKS: usize = 2;
+
+pub const LASTING_TTL_MS: u64 = 30 * 86_400_000;
+
+/// How long other keys live.
+pub const TTL_MS: u64 = 20_000;
+
+/// A key that has expired is gone by then.
+const SWEPT_BY_MS: u64 = 30_000;
+
 /// What the sink of a lane has seen.
 #[derive(Clone, Debug)]
 struct LaneSeen {
@@ -59,6 +78,7 @@ struct Record {
     /// By body: every body is sent once.
     sent: BTreeMap<String, Sent>,
     by_seq: BTreeMap<Seq, String>,
+    by_id: BTreeMap<String, String>,
     highest: Seq,
     /// By source, tenant and value of the header.
     lanes: BTreeMap<String, LaneSeen>,
@@ -82,6 +102,9 @@ pub struct Judge {
     archive: bool,
     dispatch: bool,
     max_attempts: u32,
+    dedupe: DedupeConfig,
+    /// Nobody sets the clock: keys live as long as they are to.
+    keeps_time: bool,
     /// Nothing in the plan makes an attempt be made twice.
     asks_once: bool,
     record: Arc<Mutex<Record>>,
@@ -99,6 +122,8 @@ impl Judge {
             archive: plan.settings.storage_runs,
             dispatch: plan.settings.dispatch_runs,
             max_attempts: plan.settings.dispatch.retry.max_attempts,
+            dedupe: plan.settings.dedupe.clone(),
+            keeps_time: !plan.steps.iter().any(|step| matches!(step, Step::SetClock { .. })),
             asks_once: !plan.steps.iter().any(Step::disturbs),
             record: Arc::default(),
         }
@@ -124,12 +149,18 @@ impl Judge {
         self.record.lock().unwrap().violations.push(what);
     }
 
-    pub fn is_sent(&self, body: &str, sinks: usize) {
+    pub fn is_sent(&self, body: &str, sinks: usize, hook: &NewHook) {
+        let Envelope { id, source_id, dedupe_key, .. } = &hook.envelope;
+        let is_stored = self.archive || sinks > 0;
+        let key = dedupe_key.as_ref().filter(|_| is_stored);
+        let key = key.map(|key| format!("{} {source_id} {key:?}", hook.envelope.tenant()));
         let mut record = self.record.lock().unwrap();
         let after = record.highest;
         let (taken, declined, asked) = Default::default();
-        let sent = Sent { sinks, fate: Fate::Waiting, after, taken, declined, asked };
+        let (fate, sent_at, answered_at) = (Fate::Waiting, Instant::now(), None);
+        let sent = Sent { sinks, key, sent_at, answered_at, fate, after, taken, declined, asked };
         record.sent.insert(body.to_owned(), sent);
+        record.by_id.insert(id.to_string(), body.to_owned());
     }
 
     pub fn is_lost(&self, body: &str) {
@@ -144,9 +175,17 @@ impl Judge {
     /// A client reads its answer.
     pub fn is_answered(&self, body: &str, answer: CommitAnswer) {
         self.note(&format!("{body}: {answer:?}"));
-        self.record.lock().unwrap().sent.get_mut(body).unwrap().fate = Fate::Answered(answer);
+        {
+            let mut record = self.record.lock().unwrap();
+            let sent = record.sent.get_mut(body).unwrap();
+            (sent.fate, sent.answered_at) = (Fate::Answered(answer), Some(Instant::now()));
+        }
         match answer {
-            CommitAnswer::Committed(seq) => self.is_committed(body, seq),
+            CommitAnswer::Committed(seq) => {
+                self.is_committed(body, seq);
+                self.is_the_only_one(body);
+            }
+            CommitAnswer::Duplicate(original) => self.is_a_duplicate(body, original),
             CommitAnswer::Refused(_) => self.is_refused(body),
             CommitAnswer::Unknown => {}
         }
@@ -168,6 +207,59 @@ impl Judge {
             self.hooks(&self.disk.durable_rows(Cf::Hooks)).contains(&(seq, body.to_owned()));
         if !is_durable && !self.may_be_gone(&sent) {
             self.object(format!("{body} is acked and a power cut would lose it"));
+        }
+    }
+
+    fn ttl(&self, sent: &Sent) -> Duration {
+        let lasting = sent.sinks == LASTING_SINKS;
+        Duration::from_millis(if lasting { LASTING_TTL_MS } else { TTL_MS })
+    }
+
+    /// No other hook was acked as new under its key while that was certainly live.
+    fn is_the_only_one(&self, body: &str) {
+        let sent = self.record.lock().unwrap().sent.clone();
+        let this = &sent[body];
+        if this.key.is_none() || !(self.keeps_time || this.sinks == LASTING_SINKS) {
+            return;
+        }
+        for (other_body, other) in sent.iter().filter(|(_, other)| other.key == this.key) {
+            let is_acked = matches!(other.fate, Fate::Answered(CommitAnswer::Committed(_)));
+            let first_at = this.sent_at.min(other.sent_at);
+            let last_at = this.answered_at.max(other.answered_at).unwrap();
+            if other_body != body && is_acked && last_at - first_at < self.ttl(this) {
+                self.object(format!("{other_body} and {body} are both new under {:?}", this.key));
+            }
+        }
+    }
+
+    /// It repeats a hook that was sent under its key, and a power cut would not lose that one.
+    fn is_a_duplicate(&self, body: &str, original: HookId) {
+        let (sent, by_id) = {
+            let record = self.record.lock().unwrap();
+            (record.sent.clone(), record.by_id.get(&original.to_string()).cloned())
+        };
+        let this = &sent[body];
+        let Some(first_body) = by_id else {
+            return self.object(format!("{body} is said to repeat {original}, which nobody sent"));
+        };
+        let first = &sent[&first_body];
+        if first.key != this.key || this.key.is_none() || first_body == body {
+            self.object(format!("{body} is said to repeat {first_body}, which has another key"));
+        }
+        if matches!(
+            first.fate,
+            Fate::Answered(CommitAnswer::Refused(_) | CommitAnswer::Duplicate(_))
+        ) {
+            self.object(format!("{body} is said to repeat {first_body}: {:?}", first.fate));
+        }
+        let durable = self.hooks(&self.disk.durable_rows(Cf::Hooks));
+        let is_durable = durable.iter().any(|(_, stored)| *stored == first_body);
+        if !is_durable && !self.may_be_gone(first) {
+            self.object(format!("{body} repeats {first_body}, which a power cut would lose"));
+        }
+        let is_over = first.answered_at.is_some_and(|at| this.sent_at > at + self.ttl(first));
+        if self.keeps_time && is_over {
+            self.object(format!("{body} repeats {first_body}, whose key had expired"));
         }
     }
 
@@ -201,8 +293,11 @@ impl Judge {
         }
         let attempt = delivery.attempt;
         let sent = self.record.lock().unwrap().sent[body].clone();
-        if matches!(sent.fate, Fate::Answered(CommitAnswer::Refused(_))) {
-            self.object(format!("{body} was refused and is delivered"));
+        if matches!(
+            sent.fate,
+            Fate::Answered(CommitAnswer::Refused(_) | CommitAnswer::Duplicate(_))
+        ) {
+            self.object(format!("{body} was {:?} and is delivered", sent.fate));
         }
         if self.asks_once && sent.taken.contains(&sink) {
             self.object(format!("{body} was taken by sink {sink}, and is delivered again"));
@@ -319,14 +414,54 @@ impl Judge {
         let sent = self.record.lock().unwrap().sent.clone();
         for (body, sent) in sent {
             match sent.fate {
-                Fate::Answered(CommitAnswer::Refused(_)) if bodies.contains(&body) => {
-                    self.object(format!("{when}: {body} was refused and is stored"));
+                Fate::Answered(CommitAnswer::Refused(_) | CommitAnswer::Duplicate(_))
+                    if bodies.contains(&body) =>
+                {
+                    self.object(format!("{when}: {body} was {:?} and is stored", sent.fate));
                 }
                 Fate::Waiting
                 | Fate::Lost
                 | Fate::Answered(
-                    CommitAnswer::Refused(_) | CommitAnswer::Unknown | CommitAnswer::Committed(_),
+                    CommitAnswer::Refused(_)
+                    | CommitAnswer::Duplicate(_)
+                    | CommitAnswer::Unknown
+                    | CommitAnswer::Committed(_),
                 ) => {}
+            }
+        }
+        self.inspect_keys(when, &bodies, &index);
+    }
+
+    /// One stored hook for a key that lasts, and no more keys than there may be.
+    fn inspect_keys(&self, when: &str, stored: &BTreeSet<&String>, index: &[Pair]) {
+        let sent = self.record.lock().unwrap().sent.clone();
+        let mut holders: BTreeMap<&String, &String> = BTreeMap::new();
+        for body in stored {
+            let Some(sent) = sent.get(*body).filter(|sent| sent.sinks == LASTING_SINKS) else {
+                continue;
+            };
+            let Some(key) = &sent.key else { continue };
+            if let Some(other) = holders.insert(key, body) {
+                self.object(format!("{when}: {other} and {body} are both stored under {key}"));
+            }
+        }
+        let keys: Vec<_> = index.iter().filter_map(|(key, _)| DedupeKey::decode(key)).collect();
+        let mut by_tenant: BTreeMap<&str, u64> = BTreeMap::new();
+        keys.iter().for_each(|key| *by_tenant.entry(key.tenant()).or_default() += 1);
+        let most = by_tenant.values().max().copied().unwrap_or_default();
+        let DedupeConfig { max_entries, max_entries_per_tenant, .. } = self.dedupe;
+        if keys.len() as u64 > max_entries || most > max_entries_per_tenant {
+            self.object(format!("{when}: {} keys, {most} of one tenant", keys.len()));
+        }
+    }
+
+    /// What has expired is gone.
+    fn inspect_sweep(&self) {
+        let now_ms = self.clock.now_ms();
+        for (key, _) in self.disk.durable_rows(Cf::Index) {
+            let expiry = ExpiryKey::decode(&key).map(|entry| entry.expires_at_ms);
+            if expiry.is_some_and(|at_ms| at_ms + SWEPT_BY_MS < now_ms) && self.keeps_time {
+                self.object(format!("a key that expired at {expiry:?} is still there"));
             }
         }
     }
@@ -381,6 +516,7 @@ impl Judge {
     pub fn inspect_the_end(&self) {
         self.record.lock().unwrap().is_over = true;
         self.inspect_acked("at the end");
+        self.inspect_sweep();
         let sent = self.record.lock().unwrap().sent.clone();
         for (body, sent) in &sent {
             if sent.fate == Fate::Waiting {

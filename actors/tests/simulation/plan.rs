@@ -11,7 +11,7 @@ use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::node::{NodeSettings, Roles};
 use ankusa_actors::ports::Lane;
 use ankusa_actors::ports::sim::{Fault, SimOp};
-use ankusa_actors::queue::{BatcherConfig, TenantsConfig};
+use ankusa_actors::queue::{BatcherConfig, DedupeConfig, TenantsConfig};
 use ankusa_actors::store::StoreConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -25,6 +25,9 @@ pub enum Step {
         hooks: u64,
         tenant: String,
         sinks: usize,
+        /// All of them carry this key of their provider.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<u64>,
     },
     /// The client of the oldest request under way goes away.
     HangUp,
@@ -221,6 +224,7 @@ pub struct Settings {
     pub v1: bool,
     pub batcher: BatcherConfig,
     pub tenants: TenantsConfig,
+    pub dedupe: DedupeConfig,
     pub store: StoreConfig,
     pub dispatch: DispatchConfig,
 }
@@ -234,6 +238,7 @@ impl Default for Settings {
             v1: false,
             batcher: BatcherConfig::default(),
             tenants: TenantsConfig::default(),
+            dedupe: DedupeConfig::default(),
             store: StoreConfig::default(),
             dispatch: DispatchConfig {
                 attempt_timeout_ms: 5_000,
@@ -253,6 +258,7 @@ impl Settings {
         settings.value_version = if self.v1 { ValueVersion::V1 } else { ValueVersion::V0 };
         settings.batcher = self.batcher.clone();
         settings.tenants = self.tenants.clone();
+        settings.dedupe = self.dedupe.clone();
         settings.store = self.store.clone();
         settings.dispatch = self.dispatch.clone();
     }

@@ -57,9 +57,9 @@ fn simplify_steps(plan: &mut Plan, fails: &impl Fn(&Plan) -> bool) {
 
 fn simpler_steps(step: &Step) -> Vec<Step> {
     match step.clone() {
-        Step::Send { hooks, tenant, sinks } if hooks > 1 => {
+        Step::Send { hooks, tenant, sinks, key } if hooks > 1 => {
             let fewer = [1, 2].into_iter().filter(|fewer| *fewer < hooks);
-            fewer.map(|hooks| Step::Send { hooks, tenant: tenant.clone(), sinks }).collect()
+            fewer.map(|hooks| Step::Send { hooks, tenant: tenant.clone(), sinks, key }).collect()
         }
         Step::CutPower { keeping } if keeping > 0 => vec![Step::CutPower { keeping: 0 }],
         Step::Send { .. }

@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Story;
 use super::draw::Chance;
-use super::judge::{Judge, LANE_HEADER, ORDERED_SINK};
+use super::judge::{Judge, LANE_HEADER, LASTING_SINKS, LASTING_TTL_MS, ORDERED_SINK, TTL_MS};
 use super::plan::{Mood, Plan, Step};
 use crate::common::late::LateEngine;
 use crate::common::{Bench, HTTP, open_source};
@@ -207,8 +207,8 @@ impl World {
 
     async fn take(&mut self, step: &Step) {
         match step {
-            Step::Send { hooks, tenant, sinks } => {
-                (0..*hooks).for_each(|_| self.send(tenant, *sinks));
+            Step::Send { hooks, tenant, sinks, key } => {
+                (0..*hooks).for_each(|_| self.send(tenant, *sinks, *key));
                 // Lets some of what follows from it happen, as another thread would.
                 tokio::task::yield_now().await;
             }
@@ -296,22 +296,22 @@ impl World {
         Ok(Life { node: node.map_err(|error| error.to_string())?, engine, is_in })
     }
 
-    fn send(&mut self, tenant: &str, sinks: usize) {
+    fn send(&mut self, tenant: &str, sinks: usize, key: Option<u64>) {
         let body = format!("hook-{}", self.clients.len());
-        self.judge.is_sent(&body, sinks);
-        let client = self.client(&body, tenant, sinks);
+        let hook = self.hook(tenant, sinks, key, &body);
+        self.judge.is_sent(&body, sinks, &hook);
+        let client = self.client(&body, hook);
         self.clients.push((body, client));
     }
 
-    fn client(&self, body: &str, tenant: &str, sinks: usize) -> JoinHandle<()> {
+    fn client(&self, body: &str, hook: NewHook) -> JoinHandle<()> {
         let Some(life) = &self.life else {
             self.judge.is_lost(body);
             return tokio::spawn(async {});
         };
         let batchers = Arc::clone(&life.node.handles().batchers);
         let batcher = batchers[self.clients.len() % batchers.len()].clone();
-        let (hook, body, judge) =
-            (self.hook(tenant, sinks, body), body.to_owned(), self.judge.clone());
+        let (body, judge) = (body.to_owned(), self.judge.clone());
         tokio::spawn(async move {
             let answer = match batcher.submit(hook) {
                 Ok((waiting, deadline)) => waiting.answer(deadline).await,
@@ -321,7 +321,7 @@ impl World {
         })
     }
 
-    fn hook(&self, tenant: &str, sinks: usize, body: &str) -> NewHook {
+    fn hook(&self, tenant: &str, sinks: usize, key: Option<u64>, body: &str) -> NewHook {
         let source_id = format!("src{sinks}");
         let source = self.bench.sources.get(&source_id).unwrap();
         let now_ms = self.clock.now_ms();
@@ -338,10 +338,11 @@ impl World {
             headers,
             content_type: None,
             body: Bytes::copy_from_slice(body.as_bytes()),
-            dedupe_key: None,
+            dedupe_key: key.map(|key| Bytes::from(format!("k{key}"))),
             verification: None,
         };
-        NewHook { envelope, sinks: Arc::clone(&source.modules), lanes }
+        let key_ttl_ms = Some(if sinks == LASTING_SINKS { LASTING_TTL_MS } else { TTL_MS });
+        NewHook { envelope, sinks: Arc::clone(&source.modules), lanes, key_ttl_ms }
     }
 
     fn hang_up(&self) {
@@ -438,7 +439,7 @@ impl World {
         }
         for tenant in TENANTS {
             let before = self.judge.committed();
-            self.send(tenant, 1);
+            self.send(tenant, 1, None);
             self.advance(Duration::from_secs(30)).await;
             // The limit of tenants may have been reached by others.
             let is_limited = self.bench.settings.tenants.max < 3;

@@ -68,9 +68,16 @@ pub enum Index {
     LaneMarker { ord: u32, lane: u128 },
     /// `c`: an obligation of this hook was cleared.
     Cleared { seq: u64 },
-    /// A claim reference, a dedupe key or its expiry: well formed, and no invariant asks about it yet.
+    /// `u`: a provider's key is taken. Of its bytes the tag is left out.
+    DedupeKey { tenant: String, key: Vec<u8>, expires_at: u64 },
+    /// `e`: when it is to be given up.
+    DedupeExpiry { key: Vec<u8>, expires_at: u64 },
+    /// A claim reference: well formed, and no invariant asks about it yet.
     Other,
 }
+
+/// Bytes of a hook's id.
+const HOOK_ID_BYTES: usize = 36;
 
 /// Whether a row is a sentinel: an empty value under a key that is nothing but a prefix, or a prefix and then `FF`s.
 /// Every scanned family has one at each end, put there at every open.
@@ -300,15 +307,19 @@ pub fn index(key: &[u8], value: &[u8]) -> Result<Index, Refusal> {
             Index::Other
         }
         b'u' => {
-            dedupe_key(std::mem::take(&mut fields.0))?;
-            of_value.u64()?;
-            of_value.0 = &[];
-            Index::Other
+            let key = std::mem::take(&mut fields.0);
+            let tenant = dedupe_tenant(key)?;
+            let expires_at = of_value.u64()?;
+            if std::mem::take(&mut of_value.0).len() != HOOK_ID_BYTES {
+                return Err("names no hook".to_owned());
+            }
+            Index::DedupeKey { tenant, key: key.to_vec(), expires_at }
         }
         b'e' => {
-            fields.u64()?;
-            dedupe_key(std::mem::take(&mut fields.0))?;
-            Index::Other
+            let expires_at = fields.u64()?;
+            let key = std::mem::take(&mut fields.0);
+            dedupe_tenant(key)?;
+            Index::DedupeExpiry { key: key.to_vec(), expires_at }
         }
         tag => return Err(format!("has the unknown tag {tag:#04x}")),
     };
@@ -330,16 +341,16 @@ fn dead_value(value: &[u8]) -> Result<(String, u32), Refusal> {
     Err("is not source, id and ordinal".to_owned())
 }
 
-/// Tenant, zero byte, length of the source id, source id, key.
-fn dedupe_key(bytes: &[u8]) -> Result<(), Refusal> {
+/// The tenant of a dedupe key: tenant, zero byte, length of the source id, source id, key.
+fn dedupe_tenant(bytes: &[u8]) -> Result<String, Refusal> {
     let tenant_end = bytes.iter().position(|byte| *byte == 0).ok_or("has no end of the tenant")?;
     let mut fields = Fields(bytes.get(tenant_end + 1..).unwrap_or_default());
     let source_bytes = usize::from(fields.u16()?);
     if fields.rest().len() < source_bytes {
-        Err("ends inside the source id".to_owned())
-    } else {
-        Ok(())
+        return Err("ends inside the source id".to_owned());
     }
+    let tenant = bytes.get(..tenant_end).unwrap_or_default().to_vec();
+    String::from_utf8(tenant).map_err(|_| "has a tenant that is no text".to_owned())
 }
 
 #[cfg(test)]
@@ -397,9 +408,20 @@ mod tests {
             (
                 "7561636d650000066769746875626431",
                 "000001891e29c09630313839306135642d616339362d373734622d626363652d623330323039396138303537",
-                Index::Other,
+                Index::DedupeKey {
+                    tenant: "acme".to_owned(),
+                    key: bytes("61636d650000066769746875626431"),
+                    expires_at: 1_688_428_200_086,
+                },
             ),
-            ("65000001891e29c09661636d650000066769746875626431", "", Index::Other),
+            (
+                "65000001891e29c09661636d650000066769746875626431",
+                "",
+                Index::DedupeExpiry {
+                    key: bytes("61636d650000066769746875626431"),
+                    expires_at: 1_688_428_200_086,
+                },
+            ),
         ] {
             assert_eq!(index_of(key, value), Ok(row), "{key}");
         }

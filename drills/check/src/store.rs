@@ -56,6 +56,9 @@ pub struct Store {
     /// Lanes with members.
     pub waiting: BTreeSet<Lane>,
     pub lane_markers: BTreeSet<Lane>,
+    /// Tenant of each dedupe key, and when it expires.
+    pub dedupe_keys: BTreeMap<Vec<u8>, (String, u64)>,
+    pub dedupe_expiries: BTreeSet<(Vec<u8>, u64)>,
     pub tenants: BTreeMap<u32, String>,
     pub ordinals: BTreeMap<String, u32>,
     pub counters: BTreeMap<(u32, u8), i128>,
@@ -145,6 +148,12 @@ impl Store {
             }
             Index::Cleared { seq } => {
                 self.cleared.insert(seq);
+            }
+            Index::DedupeKey { tenant, key, expires_at } => {
+                self.dedupe_keys.insert(key, (tenant, expires_at));
+            }
+            Index::DedupeExpiry { key, expires_at } => {
+                self.dedupe_expiries.insert((key, expires_at));
             }
             Index::Other => {}
         }

@@ -4,6 +4,7 @@
 //! It runs alone, in a release build; nothing here is ever part of a test.
 
 mod clients;
+mod dedupe;
 pub mod floor;
 mod histogram;
 mod ingest;
@@ -30,7 +31,12 @@ pub struct Bench {
 }
 
 /// Every bench there is.
-pub const BENCHES: [Bench; 2] = [
+pub const BENCHES: [Bench; 3] = [
+    Bench {
+        name: "dedupe",
+        what: "look-up and durable commit of fresh dedupe keys over a hundred million others, with and without filters, small and large caches, against an empty store",
+        run: dedupe::run,
+    },
     Bench {
         name: "ingest",
         what: "acked hooks against bare HTTP, a bare store and a bare fsync: CPU a hook, rate, latency, fsyncs",
@@ -54,6 +60,8 @@ pub struct BenchOptions {
     pub connections: Option<usize>,
     /// Rows of a store that is called large.
     pub rows: Option<u64>,
+    /// Dedupe keys a store is filled with.
+    pub keys: Option<u64>,
     /// Where the stores are made, on the disk that is to be measured. Unset: below the working directory.
     pub directory: Option<PathBuf>,
 }
@@ -99,6 +107,13 @@ pub struct BenchReport {
 }
 
 impl BenchReport {
+    /// The one line a program reads.
+    #[must_use]
+    pub fn json(&self) -> String {
+        // Serializing numbers and text cannot fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
     /// Whether every bar was passed.
     #[must_use]
     pub fn passes(&self) -> bool {
@@ -118,8 +133,7 @@ impl fmt::Display for BenchReport {
             );
             writeln!(out, "{word}  {name}: {value:.3}, {side} {bar}")?;
         }
-        // The one line a program reads. Serializing numbers and text cannot fail.
-        write!(out, "{}", serde_json::to_string(self).unwrap_or_default())
+        out.write_str(&self.json())
     }
 }
 

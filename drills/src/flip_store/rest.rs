@@ -66,7 +66,8 @@ pub(super) async fn make(
     let setup = setup(&directory)?;
     let (journal, next) = (Arc::new(Journal::new()), Arc::new(AtomicU64::new(0)));
     let load = async |node: &Node, end: u64| {
-        let load = Load::start(CLIENTS, setup.http_port(), LoadPlan { seed }, &next, end, &journal);
+        let load =
+            Load::start(CLIENTS, setup.http_port(), LoadPlan::new(seed), &next, end, &journal);
         load.finish().await;
         noted(node).await
     };

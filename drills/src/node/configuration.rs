@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::load::{LANE_HEADER, ORDERED_SOURCE, PREFIX, SECRET, SOURCES};
+use crate::load::{KEY_HEADER, LANE_HEADER, ORDERED_SOURCE, PREFIX, SECRET, SOURCES};
 
 /// Base of the retry delays, in milliseconds: a drill does not wait for a sink as long as a node in production.
 const RETRY_BASE_MS: u64 = 20;
@@ -30,7 +30,7 @@ pub(super) fn configuration(
             } else {
                 json!(false)
             };
-            let spec = json!({
+            let mut spec = json!({
                 "tenant": source.tenant,
                 "verify": {"type": "github", "secret": SECRET},
                 "sinks": [{
@@ -40,6 +40,9 @@ pub(super) fn configuration(
                     "ordered": ordered,
                 }],
             });
+            if source.dedupes {
+                spec["dedupe"] = json!({"header": KEY_HEADER});
+            }
             (source.id.to_owned(), spec)
         })
         .collect();

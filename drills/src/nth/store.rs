@@ -40,7 +40,7 @@ impl Held {
         let sink = format!("http://127.0.0.1:{port}/hooks");
         let setup = NodeSetup::new(&directory, &data_dir, &sink)?;
         let node = setup.start().await.or_cannot("start a node to fill a store")?;
-        let (plan, next) = (LoadPlan { seed }, Arc::new(AtomicU64::new(0)));
+        let (plan, next) = (LoadPlan::new(seed), Arc::new(AtomicU64::new(0)));
         Load::start(CLIENTS, setup.http_port(), plan, &next, HOOKS, &journal).finish().await;
         node.kill()?;
         let acked = journal.tally().acked;

@@ -138,7 +138,7 @@ impl<'a> Stage<'a> {
             healthy,
             recorder,
             journal,
-            plan: LoadPlan { seed: trial.seed },
+            plan: LoadPlan::new(trial.seed),
             first,
             next: Arc::new(AtomicU64::new(first)),
             healer: None,

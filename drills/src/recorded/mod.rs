@@ -87,7 +87,7 @@ impl ImageDrill {
         }
         let log = recorder.read_log()?;
         let ops = decode(&log).or_cannot("read the operation log")?;
-        let plan = LoadPlan { seed: options.seed };
+        let plan = LoadPlan::new(options.seed);
         let timeline = Timeline::new(&ops, plan, session.numbers.clone(), Past::default());
         let base = Disk::new(&recorder.root().display().to_string(), NAME_RULE);
         let history = SeqHistory::default();

@@ -94,7 +94,7 @@ impl Session {
             down @ (NotReady::Ended { .. } | NotReady::TooLate { .. }) => NotRecorded::Down(down),
         })?;
         let next = Arc::new(AtomicU64::new(self.numbers.start));
-        let (port, plan) = (setup.http_port(), LoadPlan { seed: self.seed });
+        let (port, plan) = (setup.http_port(), LoadPlan::new(self.seed));
         let load = Load::start(self.clients, port, plan, &next, self.numbers.end, &journal);
         if self.fails_sync {
             let half = self.numbers.start + (self.numbers.end - self.numbers.start) / 2;

@@ -166,7 +166,7 @@ mod tests {
                 None => Op::SyncBegin { file: 1, token: 1 },
             })
             .collect();
-        Timeline::new(&ops, LoadPlan { seed: 1 }, numbers, past)
+        Timeline::new(&ops, LoadPlan::new(1), numbers, past)
     }
 
     fn acked(number: u64, id: &str) -> Option<Event> {
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_recording_goes_on_from_its_past() {
-        let plan = LoadPlan { seed: 1 };
+        let plan = LoadPlan::new(1);
         let id = "old".to_owned();
         let requests =
             vec![plan.request(0, Outcome::Acked { id }), plan.request(1, Outcome::Unknown)];

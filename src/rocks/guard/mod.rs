@@ -245,6 +245,12 @@ fn cut(
     Ok(Some(cut))
 }
 
+/// Takes the seal away: the next open seals what it finds.
+pub(super) fn unseal(store: &Path) {
+    // Where it cannot be, the next open says so.
+    let _ = std::fs::remove_file(store.join(seal::NAME));
+}
+
 /// Compares what was opened with what must be there, and seals it.
 ///
 /// # Errors

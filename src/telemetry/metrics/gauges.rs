@@ -32,6 +32,8 @@ pub struct QueueGauges {
     pub lane_members: u64,
     /// Hooks not archived yet.
     pub archive_pending: u64,
+    /// Dedupe keys, of which some may have expired.
+    pub dedupe_keys: u64,
     /// How long the oldest due row has been due, in milliseconds; 0 when none is.
     pub oldest_due_age_ms: u64,
 }
@@ -63,6 +65,7 @@ pub struct Gauges {
     queue_lanes: Sampled,
     queue_lane_members: Sampled,
     dispatch_lanes_blocked: Sampled,
+    dedupe_keys: Sampled,
     queue_oldest_due_age: SampledAge,
     disk_free_bytes: Sampled,
     disk_total_bytes: Sampled,
@@ -92,6 +95,7 @@ impl Gauges {
             queue_inflight: gauge("ankusa_queue_inflight", "Deliveries claimed"),
             queue_dead: gauge("ankusa_queue_dead", "Deliveries given up"),
             queue_archive_pending: gauge("ankusa_queue_archive_pending", "Hooks not archived yet"),
+            dedupe_keys: gauge("ankusa_dedupe_keys", "Dedupe keys that are remembered"),
             queue_lanes: gauge(
                 "ankusa_queue_lanes",
                 "Ordering lanes with a delivery under way or waiting",
@@ -154,6 +158,7 @@ impl Gauges {
         self.queue_inflight.set(queue.inflight);
         self.queue_dead.set(queue.dead);
         self.queue_archive_pending.set(queue.archive_pending);
+        self.dedupe_keys.set(queue.dedupe_keys);
         self.queue_lanes.set(queue.lanes);
         self.queue_lane_members.set(queue.lane_members);
         self.dispatch_lanes_blocked.set(queue.lanes_blocked);

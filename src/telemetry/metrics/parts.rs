@@ -20,14 +20,16 @@ use crate::config::Config;
 /// Stands for a source that is not configured (any more): label values are bounded.
 const OTHER: &str = "other";
 
-const OUTCOMES: [IngestOutcome; 7] = [
+const OUTCOMES: [IngestOutcome; 9] = [
     IngestOutcome::Committed,
+    IngestOutcome::Duplicate,
     IngestOutcome::Rejected,
     IngestOutcome::Overload,
     IngestOutcome::StoreUnavailable,
     IngestOutcome::Unknown,
     IngestOutcome::TenantLimit,
     IngestOutcome::Handshake,
+    IngestOutcome::DedupeQuota,
 ];
 
 const REASONS: [RefusedReason; 5] = [
@@ -226,6 +228,7 @@ pub(super) struct StoreSeries {
     wal_replay: Float,
     pub(super) unavailable: Float,
     pub(super) counters_repaired: Counter,
+    pub(super) dedupe_pruned: Counter,
     pub(super) scrub_bytes: Counter,
     pub(super) scrub_findings: Counter,
     pub(super) scrub_rounds: Counter,
@@ -256,6 +259,11 @@ impl StoreSeries {
             counters_repaired: to.add(
                 "ankusa_store_counters_repaired",
                 "Counters that a recount put right, after a stop that was not clean or as an operator asked",
+                Counter::default(),
+            ),
+            dedupe_pruned: to.add(
+                "ankusa_dedupe_pruned",
+                "Dedupe keys that had expired and were removed",
                 Counter::default(),
             ),
             scrub_bytes: to.add(

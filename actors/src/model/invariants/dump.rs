@@ -46,6 +46,10 @@ pub struct Dump {
     /// Dedupe keys, and leases, of each tenant.
     pub(super) dedupe: BTreeMap<String, i64>,
     pub(super) leases: BTreeMap<String, i64>,
+    /// When each dedupe key that can be read expires, by the key without its tag.
+    pub(super) key_expires: BTreeMap<Vec<u8>, u64>,
+    /// The entries of the expiry index: key without tag, and when.
+    pub(super) expiries: BTreeSet<(Vec<u8>, u64)>,
     pub(super) tenants: BTreeMap<TenantOrd, String>,
     pub(super) names: BTreeMap<String, TenantOrd>,
     pub(super) counters: BTreeMap<CounterKey, i64>,
@@ -137,10 +141,16 @@ impl Dump {
             LaneMarkerKey::TAG => {
                 self.lane_markers.insert(LaneMarkerKey::decode(key)?);
             }
-            DedupeKey::TAG => count(&mut self.dedupe, DedupeKey::decode(key)?.tenant()),
+            DedupeKey::TAG => {
+                let dedupe = DedupeKey::decode(key)?;
+                count(&mut self.dedupe, dedupe.tenant());
+                let Held::By(value) = Held::read(Some(value)) else { return None };
+                self.key_expires.insert(untagged(dedupe), value.expires_at_ms);
+            }
             LeaseKey::TAG => count(&mut self.leases, LeaseKey::decode(key)?.tenant),
             ExpiryKey::TAG => {
-                ExpiryKey::decode(key)?;
+                let ExpiryKey { expires_at_ms, dedupe } = ExpiryKey::decode(key)?;
+                self.expiries.insert((untagged(dedupe), expires_at_ms));
             }
             OUTBOX_TAG => {}
             _unknown => return None,
@@ -170,6 +180,10 @@ impl Dump {
 
 /// `?o`, the audit outbox: its layout is not documented, and nothing of ours writes it.
 const OUTBOX_TAG: u8 = b'o';
+
+fn untagged(key: DedupeKey<'_>) -> Vec<u8> {
+    key.encode().split_off(1)
+}
 
 fn count(of: &mut BTreeMap<String, i64>, tenant: &str) {
     *of.entry(tenant.to_owned()).or_default() += 1;

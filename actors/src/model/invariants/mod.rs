@@ -77,6 +77,11 @@ pub enum Violation {
     #[error("{0:?} has members, and neither a head nor a marker")]
     LaneStalled(LaneMarkerKey),
 
+    #[error("the dedupe key {key:02x?} expires at {expires_at_ms} and has no entry that says so")]
+    KeyWithoutExpiry { key: Vec<u8>, expires_at_ms: u64 },
+    #[error("an entry says that the dedupe key {key:02x?} expires at {expires_at_ms}: none does")]
+    ExpiryWithoutKey { key: Vec<u8>, expires_at_ms: u64 },
+
     #[error("{0:?} has rows, and no tenant")]
     UnknownTenant(TenantOrd),
     #[error("tenant {0} has rows, and no ordinal")]
@@ -121,6 +126,7 @@ pub fn check(dump: &Dump) -> Vec<Violation> {
     found.extend(unreadable.map(|(cf, key)| Violation::Unreadable { cf: *cf, key: key.clone() }));
     rows::check(dump, &mut found);
     check_lanes(dump, &mut found);
+    check_keys(dump, &mut found);
     check_tenants(dump, &mut found);
     check_next_seq(dump, &mut found);
     check_counters(dump, &mut found);
@@ -152,6 +158,22 @@ fn check_lanes(dump: &Dump, found: &mut Vec<Violation>) {
         let head = LaneHeadKey { tenant: lane.tenant, lane: lane.lane };
         if !dump.lane_heads.contains_key(&head) && !dump.lane_markers.contains(&lane) {
             found.push(Violation::LaneStalled(lane));
+        }
+    }
+}
+
+/// A dedupe key and its entry in the expiry index are there together, and say the same. Keys are told without their tag.
+fn check_keys(dump: &Dump, found: &mut Vec<Violation>) {
+    for (key, expires_at_ms) in &dump.key_expires {
+        if !dump.expiries.contains(&(key.clone(), *expires_at_ms)) {
+            let (key, expires_at_ms) = (key.clone(), *expires_at_ms);
+            found.push(Violation::KeyWithoutExpiry { key, expires_at_ms });
+        }
+    }
+    for (key, expires_at_ms) in &dump.expiries {
+        if dump.key_expires.get(key) != Some(expires_at_ms) {
+            let (key, expires_at_ms) = (key.clone(), *expires_at_ms);
+            found.push(Violation::ExpiryWithoutKey { key, expires_at_ms });
         }
     }
 }

@@ -90,6 +90,14 @@ fn sound() -> MapStore {
     store
 }
 
+/// A dedupe key that expires at one moment, and its entry at another.
+fn put_key(store: &mut MapStore, tenant: &str, expires_at_ms: u64, entry_ms: u64) {
+    let dedupe = DedupeKey::new(tenant, "github", b"d1").unwrap();
+    let value = DedupeValue { expires_at_ms, original: HookId::v7(NOW_MS, 0) };
+    store.put(Cf::Index, &dedupe.encode(), &value.encode());
+    store.put(Cf::Index, &ExpiryKey { expires_at_ms: entry_ms, dedupe }.encode(), b"");
+}
+
 /// What is wrong with the sound store after `damage`, the counters aside.
 fn after(damage: impl FnOnce(&mut MapStore)) -> Vec<Violation> {
     let mut store = sound();
@@ -180,8 +188,7 @@ fn a_counter_that_is_not_its_recount_is_told_for_the_tenant_and_the_node() {
 #[test]
 fn every_counter_is_recounted_from_its_rows() {
     let mut store = sound();
-    let dedupe = DedupeKey::new("other", "github", b"d1").unwrap();
-    store.put(Cf::Index, &dedupe.encode(), &[0; 44]);
+    put_key(&mut store, "other", 100, 100);
     let lease = LeaseKey { tenant: "other", pack_id: [b'0'; 26], seq: Seq(1) };
     store.put(Cf::Index, &lease.encode(), &u64_value(0));
     let (tenant, lane, seq, sink) = (ACME, LANE, Seq(1), 0);
@@ -441,6 +448,32 @@ fn the_markers_are_past_everything_that_was_given_out() {
 }
 
 #[test]
+fn a_dedupe_key_and_its_expiry_are_there_together_and_say_the_same() {
+    let key = DedupeKey::new("acme", "github", b"d1").unwrap().encode();
+    let untagged = key[1..].to_vec();
+    let (without_expiry, without_key) = (
+        Violation::KeyWithoutExpiry { key: untagged.clone(), expires_at_ms: 100 },
+        Violation::ExpiryWithoutKey { key: untagged.clone(), expires_at_ms: 101 },
+    );
+    assert_eq!(after(|store| put_key(store, "acme", 100, 100)), []);
+    assert_eq!(
+        after(|store| put_key(store, "acme", 100, 101)),
+        [without_expiry.clone(), without_key]
+    );
+    let found = after(|store| {
+        put_key(store, "acme", 100, 100);
+        store.delete(Cf::Index, &key);
+    });
+    assert_eq!(found, [Violation::ExpiryWithoutKey { key: untagged.clone(), expires_at_ms: 100 }]);
+    let found = after(|store| {
+        put_key(store, "acme", 100, 100);
+        store.put(Cf::Index, &key, &[0; 44]);
+    });
+    let unreadable = Violation::Unreadable { cf: Cf::Index, key: key.clone() };
+    assert_eq!(found[..1], [unreadable], "and it still counts");
+}
+
+#[test]
 fn rows_are_filed_under_the_tenant_of_their_hook() {
     let found = after(|store| {
         store.put(Cf::Hooks, &HookKey(Seq(2)).encode(), &envelope("othr"));
@@ -469,8 +502,7 @@ fn rows_belong_to_a_known_tenant() {
             let seq = Seq(if tenant == TenantOrd::NODE { 1 } else { 3 });
             store.put(Cf::Index, &ArchiveKey(seq).encode(), &value.encode());
         }
-        let dedupe = DedupeKey::new("nobody", "github", b"d1").unwrap();
-        store.put(Cf::Index, &dedupe.encode(), &[0; 44]);
+        put_key(store, "nobody", 100, 100);
     });
     assert_eq!(
         found,

@@ -92,6 +92,33 @@ impl DedupeValue {
     }
 }
 
+/// What stands under a dedupe key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    Nothing,
+    /// A value that is none: whoever comes next takes its place.
+    Unreadable,
+    By(DedupeValue),
+}
+
+impl Held {
+    /// What a read of the key has answered.
+    pub fn read(value: Option<&[u8]>) -> Self {
+        match value {
+            None => Self::Nothing,
+            Some(value) => DedupeValue::decode(value).map_or(Self::Unreadable, Self::By),
+        }
+    }
+
+    /// The value, if it is live at this moment.
+    pub fn live_at(self, now_ms: u64) -> Option<DedupeValue> {
+        match self {
+            Self::By(value) if value.expires_at_ms > now_ms => Some(value),
+            Self::By(_) | Self::Unreadable | Self::Nothing => None,
+        }
+    }
+}
+
 /// `?e`: when a dedupe key expires. The value is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpiryKey<'a> {

@@ -20,7 +20,7 @@ mod sentinel;
 mod tenants;
 
 pub use dead::{DeadByTenantKey, DeadKey, DeadValue};
-pub use dedupe::{DedupeKey, DedupeValue, ExpiryKey};
+pub use dedupe::{DedupeKey, DedupeValue, ExpiryKey, Held};
 pub use default::{
     META_AUDIT_KEY, META_AUDIT_SEQ, META_FORMAT_VERSION, META_INCARNATION, META_LIFECYCLE_CURSOR,
     META_MIGRATION, META_NEXT_ORD, META_NEXT_SEQ, META_READY_PROBE, META_STORE_ID,

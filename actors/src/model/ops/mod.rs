@@ -17,6 +17,7 @@ use super::keys::{
 };
 
 mod commit;
+mod dedupe;
 mod dispatch;
 mod lanes;
 mod purge;

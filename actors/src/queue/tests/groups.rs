@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, advance};
 
-use super::super::group::{Built, GroupPlan};
+use super::super::group::{GroupPlan, Known, NewGroup};
 use super::super::reply::{CommitAnswer, Refusal, Waiting};
-use super::super::tenants::Tenants;
 use super::super::writer_handle::CommitEntry;
-use super::entry;
+use super::{entry, known};
 use crate::model::batch::{Batch, Change};
 use crate::model::cf::Cf;
 use crate::model::delivery::DeliveryRow;
@@ -22,8 +21,12 @@ fn plan(max_tenants: u32) -> GroupPlan {
     GroupPlan { first: Seq(7), at_ms: AT_MS, archive: false, max_tenants, synced_through: Seq(5) }
 }
 
-fn no_tenants() -> Tenants {
-    Tenants::of([])
+fn no_tenants() -> Known {
+    known([])
+}
+
+fn build(plan: GroupPlan, entries: Vec<CommitEntry>, known: &mut Known) -> Option<NewGroup> {
+    plan.build(entries, known).new
 }
 
 fn later() -> Instant {
@@ -72,8 +75,8 @@ fn fact(batch: &Batch, key: &[u8]) -> Option<u64> {
     facts.iter().find(|(found, _)| *found == key).and_then(|(_, value)| read_tolerant(value))
 }
 
-fn seqs(built: &Built) -> Vec<u64> {
-    built.group.callers.iter().map(|caller| caller.seq.0).collect()
+fn answers(built: &NewGroup) -> Vec<CommitAnswer> {
+    built.group.callers.iter().map(|caller| caller.answer).collect()
 }
 
 fn text(of: &[(u64, &str)]) -> Vec<(u64, String)> {
@@ -83,19 +86,17 @@ fn text(of: &[(u64, &str)]) -> Vec<(u64, String)> {
 #[tokio::test(start_paused = true)]
 async fn hooks_get_seqs_in_the_order_they_came_and_one_stamp() {
     let (entries, _waiting) = entries(&[("acme", "a"), ("blue", "b"), ("acme", "c")]);
-    let built = plan(9).build(entries, &mut no_tenants()).unwrap();
+    let built = build(plan(9), entries, &mut no_tenants()).unwrap();
     assert_eq!(hooks(&built.batch), text(&[(7, "a"), (8, "b"), (9, "c")]));
     assert_eq!(rows(&built.batch), [(7, AT_MS), (8, AT_MS), (9, AT_MS)]);
-    assert_eq!(
-        (built.group.first, built.group.last, seqs(&built)),
-        (Seq(7), Seq(9), vec![7, 8, 9])
-    );
+    assert_eq!((built.group.first, built.group.last), (Seq(7), Seq(9)));
+    assert_eq!(answers(&built), [7, 8, 9].map(|seq| CommitAnswer::Committed(Seq(seq))));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_group_says_what_comes_next_and_how_far_the_log_was_synced() {
     let (entries, _waiting) = entries(&[("acme", "a"), ("acme", "b")]);
-    let built = plan(9).build(entries, &mut no_tenants()).unwrap();
+    let built = build(plan(9), entries, &mut no_tenants()).unwrap();
     let facts = [META_NEXT_SEQ, META_SYNCED_THROUGH, META_NEXT_ORD];
     assert_eq!(facts.map(|key| fact(&built.batch, key)), [Some(9), Some(5), Some(2)]);
     assert_eq!(built.next_seq, Seq(9));
@@ -105,13 +106,13 @@ async fn a_group_says_what_comes_next_and_how_far_the_log_was_synced() {
 async fn a_new_tenant_is_written_once_and_a_known_one_not_at_all() {
     let mut tenants = no_tenants();
     let (first, _waiting) = entries(&[("acme", "a"), ("acme", "b"), ("blue", "c")]);
-    let built = plan(9).build(first, &mut tenants).unwrap();
+    let built = build(plan(9), first, &mut tenants).unwrap();
     assert_eq!(ordinals(&built.batch), text(&[(1, "acme"), (2, "blue")]));
     let (second, _waiting) = entries(&[("blue", "d")]);
-    let built = plan(9).build(second, &mut tenants).unwrap();
+    let built = build(plan(9), second, &mut tenants).unwrap();
     assert_eq!(ordinals(&built.batch), text(&[]));
     assert_eq!(fact(&built.batch, META_NEXT_ORD), None);
-    assert_eq!(tenants.next(), TenantOrd(3));
+    assert_eq!(tenants.tenants.next(), TenantOrd(3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,9 +125,9 @@ async fn a_hook_past_its_deadline_or_given_up_takes_no_seq_and_is_refused() {
     drop(given_up_waiting);
     advance(Duration::from_millis(1)).await;
     let mut tenants = no_tenants();
-    let built = plan(9).build(vec![expired, on_time, given_up, last], &mut tenants).unwrap();
+    let built = build(plan(9), vec![expired, on_time, given_up, last], &mut tenants).unwrap();
     assert_eq!(hooks(&built.batch), text(&[(7, "on time"), (8, "last")]));
-    assert_eq!(tenants.next(), TenantOrd(2), "nor an ordinal");
+    assert_eq!(tenants.tenants.next(), TenantOrd(2), "nor an ordinal");
     let answer = expired_waiting.answer(later()).await;
     assert_eq!(answer, CommitAnswer::Refused(Refusal::StoreUnavailable));
 }
@@ -135,7 +136,7 @@ async fn a_hook_past_its_deadline_or_given_up_takes_no_seq_and_is_refused() {
 async fn one_tenant_too_many_takes_no_seq_and_is_told_so_and_the_others_are_committed() {
     let (entries, waiting) = entries(&[("acme", "a"), ("blue", "b"), ("acme", "c"), ("cyan", "d")]);
     let mut tenants = no_tenants();
-    let built = plan(1).build(entries, &mut tenants).unwrap();
+    let built = build(plan(1), entries, &mut tenants).unwrap();
     assert_eq!(hooks(&built.batch), text(&[(7, "a"), (8, "c")]));
     assert_eq!(built.next_seq, Seq(9));
     drop(built);
@@ -145,24 +146,24 @@ async fn one_tenant_too_many_takes_no_seq_and_is_told_so_and_the_others_are_comm
     }
     let limit = CommitAnswer::Refused(Refusal::TenantLimit);
     assert_eq!(answers, [CommitAnswer::Unknown, limit, CommitAnswer::Unknown, limit]);
-    assert_eq!(tenants.next(), TenantOrd(2));
+    assert_eq!(tenants.tenants.next(), TenantOrd(2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn with_nobody_left_there_is_no_group() {
     let (entries, waiting) = entries(&[("acme", "a"), ("blue", "b")]);
     drop(waiting);
-    assert!(plan(9).build(entries, &mut no_tenants()).is_none());
+    assert!(build(plan(9), entries, &mut no_tenants()).is_none());
     let (entries, _waiting) = self::entries(&[("acme", "a")]);
-    assert!(plan(0).build(entries, &mut no_tenants()).is_none());
-    assert!(plan(9).build(Vec::new(), &mut no_tenants()).is_none());
+    assert!(build(plan(0), entries, &mut no_tenants()).is_none());
+    assert!(build(plan(9), Vec::new(), &mut no_tenants()).is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn with_the_archive_role_every_hook_owes_itself_to_the_archive() {
     let (entries, _waiting) = entries(&[("acme", "a"), ("acme", "b")]);
     let plan = GroupPlan { archive: true, ..plan(9) };
-    let built = plan.build(entries, &mut no_tenants()).unwrap();
+    let built = build(plan, entries, &mut no_tenants()).unwrap();
     let owed = puts(&built.batch, Cf::Index);
     let owed: Vec<_> = owed.iter().filter_map(|(key, _)| ArchiveKey::decode(key)).collect();
     assert_eq!(owed, [ArchiveKey(Seq(7)), ArchiveKey(Seq(8))]);

@@ -7,13 +7,14 @@ use crate::rows::State;
 use crate::store::{PlaceKind, Store};
 
 /// The counter fields, by number and name. Others may be there and are not recounted yet.
-const FIELDS: [(u8, &str); 10] = [
+const FIELDS: [(u8, &str); 11] = [
     (1, "pending"),
     (2, "scheduled"),
     (3, "inflight"),
     (4, "dead"),
     (5, "bytes"),
     (6, "archive_pending"),
+    (7, "dedupe"),
     (8, "dead_bytes"),
     (10, "lanes"),
     (11, "lanes_blocked"),
@@ -82,6 +83,12 @@ fn recount(store: &Store) -> Counts {
             if delivery.state == State::Dead {
                 count(ord, 8, delivery.size.into());
             }
+        }
+    }
+    for (tenant, _) in store.dedupe_keys.values() {
+        // A tenant without an ordinal is found by others.
+        if let Some(ord) = store.ordinals.get(tenant) {
+            count(*ord, 7, 1);
         }
     }
     for obligation in store.archive.values() {

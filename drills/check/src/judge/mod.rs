@@ -27,6 +27,8 @@ pub enum Invariant {
     CountersAreCounts,
     /// I5: seqs are unique, below the next one, and never given to another hook.
     SeqsAreNeverReused,
+    /// I6: one hook for one key of a provider, and every repetition is told its id.
+    KeysMakeOneHook,
     /// I7: every row has its index keys and its hook, and every index key its row.
     RowsFitTogether,
     /// I11: the node does not die or hang, but for what a drill does to it.
@@ -47,6 +49,7 @@ impl Invariant {
             Self::UnknownIsOneOrNone => "I3",
             Self::CountersAreCounts => "I4",
             Self::SeqsAreNeverReused => "I5",
+            Self::KeysMakeOneHook => "I6",
             Self::RowsFitTogether => "I7",
             Self::NeverDiesOrHangs => "I11",
             Self::LanesKeepOrder => "I13",

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Evidence, Findings, Moment};
+use crate::dump::to_hex;
 use crate::rows::{Delivery, Slot, State};
 use crate::store::{Place, PlaceKind, Store};
 
@@ -23,6 +24,7 @@ pub(super) fn judge(evidence: &Evidence<'_>, store: &Store, findings: &mut Findi
     }
     obligations_have_their_hooks(store, findings);
     lanes_are_busy_or_idle(store, findings);
+    keys_and_their_expiry_agree(store, findings);
     tenants_and_ordinals_agree(store, findings);
     if evidence.moment == Moment::Drained {
         nothing_waits(store, findings);
@@ -179,6 +181,24 @@ fn lanes_are_busy_or_idle(store: &Store, findings: &mut Findings) {
                 "lane {:032x} of tenant ordinal {} has deliveries waiting, and neither a head nor a marker",
                 lane.1, lane.0
             ));
+        }
+    }
+}
+
+/// A dedupe key is there together with the entry that says when it expires.
+fn keys_and_their_expiry_agree(store: &Store, findings: &mut Findings) {
+    for (key, (tenant, expires_at)) in &store.dedupe_keys {
+        if !store.dedupe_expiries.contains(&(key.clone(), *expires_at)) {
+            let key = to_hex(key);
+            findings.misfit(format!(
+                "the dedupe key {key} of {tenant} has no entry that it expires at {expires_at}"
+            ));
+        }
+    }
+    for (key, expires_at) in &store.dedupe_expiries {
+        if store.dedupe_keys.get(key).is_none_or(|(_, says)| says != expires_at) {
+            let key = to_hex(key);
+            findings.misfit(format!("no dedupe key {key} expires at {expires_at}"));
         }
     }
 }

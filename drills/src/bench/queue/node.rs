@@ -15,7 +15,7 @@ use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::model::verify::Verifier;
 use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
 use ankusa_actors::ports::{Clock, Delivery, Event, Events, Outcome, Sink};
-use ankusa_actors::queue::{BatcherConfig, NewHook, TenantsConfig};
+use ankusa_actors::queue::{BatcherConfig, DedupeConfig, NewHook, TenantsConfig};
 use ankusa_actors::sources::{Answers, LaneRules, OnVerifyFailure, Source, Sources, Switches};
 use ankusa_actors::store::StoreConfig;
 use ankusa_actors::tree::Front;
@@ -140,7 +140,12 @@ impl Tree {
         let batchers = &self.node.handles().batchers;
         let body = self.bodies.get(at(self.bodies.len())).cloned().unwrap_or_default();
         let envelope = envelope(number, self.clock.now_ms(), source, tenant, body);
-        let hook = NewHook { envelope, sinks: Arc::clone(&self.modules), lanes: Vec::new() };
+        let hook = NewHook {
+            envelope,
+            sinks: Arc::clone(&self.modules),
+            lanes: Vec::new(),
+            key_ttl_ms: None,
+        };
         let Some(Ok((waiting, deadline))) =
             batchers.get(at(batchers.len())).map(|batcher| batcher.submit(hook))
         else {
@@ -201,6 +206,7 @@ fn source(id: &str, sink: Arc<dyn Sink>) -> Source {
         modules: Source::modules_of(&sinks),
         sinks,
         lanes: LaneRules::default(),
+        dedupe: None,
         forward: ForwardPolicy::All,
         trust_url_tenant: false,
         switches: Switches::default(),
@@ -218,6 +224,7 @@ fn settings(roles: Roles) -> NodeSettings {
             max_body_bytes: 1 << 20,
         },
         batcher: BatcherConfig::default(),
+        dedupe: DedupeConfig::default(),
         tenants: TenantsConfig::default(),
         // Nobody but what is measured reads.
         store: StoreConfig { scrub_bytes_per_s: 0, ..StoreConfig::default() },
