@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use ankusa_actors::edge::Routing;
+use ankusa_actors::model::dedupe::DedupeSpec;
 use ankusa_actors::model::egress::Egress;
 use ankusa_actors::model::forward::ForwardPolicy;
 use ankusa_actors::model::ids::is_name;
+use ankusa_actors::model::rate_limit::{LimitError, Limits};
 use ankusa_actors::model::source::{Protocol, SourceSpec};
 use ankusa_actors::ports::Clock;
 use ankusa_actors::sources::{BuildSource, LaneRules, Source, Switches};
@@ -24,6 +26,7 @@ pub(crate) const NAME: &str = "1 to 64 of A-Z a-z 0-9 _ -";
 pub(crate) struct SourceRules {
     routing: Routing,
     outbound: Outbound,
+    max_body_bytes: u64,
 }
 
 impl SourceRules {
@@ -35,12 +38,16 @@ impl SourceRules {
             ConfigError::at(key, format!("{:?} {}", error.entry, error.problem))
         })?;
         let outbound = Outbound::new(egress, Arc::clone(clock));
-        Ok(Self { routing: config.http.routing, outbound })
+        let max_body_bytes = config.http.max_body_bytes as u64;
+        Ok(Self { routing: config.http.routing, outbound, max_body_bytes })
     }
 
     /// Every mistake of a source that is well formed; `key` is where it stands, empty for the API.
     pub(crate) fn check(&self, key: &str, source: &SourceSpec, errors: &mut Vec<ConfigError>) {
         check_spec(self.routing, key, source, errors);
+        if let Some(limit) = source.rate_limit {
+            check_limit(child(key, "rate_limit"), limit.limits(self.max_body_bytes), errors);
+        }
         let list = child(key, "sinks");
         // Builds every sink as the node will, and drops it: whatever would be refused then is told here.
         for (at, sink) in source.sinks.iter().enumerate() {
@@ -87,8 +94,11 @@ impl BuildSource for SourceRules {
                 "a stored source verifies nothing and takes the tenant of its URL on trust: say trust_url_tenant: true, or have it verify"
             );
         }
-        let Protocol { verifier, dedupe, answers } =
-            spec.protocol().map_err(|error| error.to_string())?;
+        let Protocol { verifier, answers } = spec.protocol().map_err(|error| error.to_string())?;
+        let dedupe = spec.dedupe.as_ref().map(DedupeSpec::build).transpose();
+        let dedupe = dedupe.map_err(|error| format!("dedupe.{error}"))?;
+        let rate_limit = spec.rate_limit.unwrap_or_default().limits(self.max_body_bytes);
+        let rate_limit = rate_limit.map_err(|error| format!("rate_limit.{error}"))?;
         let sinks = spec.sinks.iter().enumerate().map(|(at, sink)| {
             let told = |error| format!("{}.{error}", element("sinks", at));
             sinks::build(sink, &self.outbound).map_err(told)
@@ -100,14 +110,31 @@ impl BuildSource for SourceRules {
             verifier,
             on_verify_failure: spec.on_verify_failure,
             answers,
+            dedupe,
             modules: Source::modules_of(&sinks),
             sinks,
             lanes: LaneRules::new(spec.sinks.iter().map(|sink| sink.ordered().cloned())),
-            dedupe,
             forward: ForwardPolicy::new(spec.forward_headers.as_deref()),
             trust_url_tenant: spec.trust_url_tenant,
+            rate_limit,
             switches: Switches::of(spec),
         })
+    }
+}
+
+/// A limit that lets nothing pass, or not the largest body, or is none.
+pub(crate) fn check_limit(
+    key: String,
+    limit: Result<Limits, LimitError>,
+    errors: &mut Vec<ConfigError>,
+) {
+    match limit {
+        Ok(limits) if limits.is_none() => {
+            let text = "must have rate and burst, or bytes_rate and bytes_burst; null for no limit";
+            errors.push(ConfigError::at(key, text));
+        }
+        Ok(_) => {}
+        Err(LimitError { field, text }) => errors.push(ConfigError::at(child(&key, field), text)),
     }
 }
 
@@ -124,6 +151,10 @@ pub(crate) fn check_spec(
     }
     if let Err(error) = source.protocol() {
         let key = if key.is_empty() { error.key } else { format!("{key}.{}", error.key) };
+        errors.push(ConfigError::at(key, error.sentence));
+    }
+    if let Some(Err(error)) = source.dedupe.as_ref().map(DedupeSpec::build) {
+        let key = format!("{}.{}", child(key, "dedupe"), error.key);
         errors.push(ConfigError::at(key, error.sentence));
     }
     if anyone_names_a_tenant(routing, source) {

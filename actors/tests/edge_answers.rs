@@ -24,8 +24,8 @@ const SECRET: &str = "it is a secret";
 fn source(id: &str, tenant: &str, spec: Value) -> Source {
     let spec: SourceSpec = serde_json::from_value(spec).unwrap();
     let on_verify_failure = spec.on_verify_failure;
-    let Protocol { verifier, dedupe, answers } = spec.protocol().unwrap();
-    Source { verifier, answers, dedupe, on_verify_failure, ..open_source(id, tenant, &[HTTP]) }
+    let Protocol { verifier, answers } = spec.protocol().unwrap();
+    Source { verifier, answers, on_verify_failure, ..open_source(id, tenant, &[HTTP]) }
 }
 
 fn bench() -> Bench {
@@ -59,6 +59,7 @@ fn head(source: &str, query: Option<&str>) -> RequestHead {
         query: query.map(str::to_owned),
         headers: Vec::new(),
         content_length: None,
+        remote: None,
         peer: None,
     }
 }

@@ -41,12 +41,6 @@ impl Answer {
         Self::Send { status: 201, body, retry_after_s: None, durable: true }
     }
 
-    /// It repeats this hook, and nothing of it is stored.
-    pub fn duplicate(original: HookId) -> Self {
-        let body = format!(r#"{{"id":"{original}","status":"accepted","duplicate":true}}"#);
-        Self::Send { status: 201, body, retry_after_s: None, durable: true }
-    }
-
     /// The hook was taken, in the words that its source was told to use.
     pub fn said(response: &Response) -> Self {
         let Response { status, content_type, body } = response.clone();
@@ -66,6 +60,12 @@ impl Answer {
                 Self::error(403, r#"{"error":"handshake_forbidden"}"#.to_owned(), None)
             }
         }
+    }
+
+    /// It repeats this hook, and nothing of it is stored.
+    pub fn duplicate(original: HookId) -> Self {
+        let body = format!(r#"{{"id":"{original}","status":"accepted","duplicate":true}}"#);
+        Self::Send { status: 201, body, retry_after_s: None, durable: true }
     }
 
     /// A path or method that is no catch URL.
@@ -104,19 +104,47 @@ impl Answer {
         Self::error(503, json!({"error": error}).to_string(), Some(RETRY_SOON_S))
     }
 
-    pub fn tenant_limit() -> Self {
-        let body = r#"{"error":"tenant_limit"}"#.to_owned();
+    /// 202: the hook is in the quarantine pen, durably. `reason` as term text, e.g. `:no_match`.
+    pub fn quarantined(reason: &str) -> Self {
+        let body = json!({"status": "quarantined", "reason": reason}).to_string();
+        Self::Send { status: 202, body, retry_after_s: None, durable: true }
+    }
+
+    pub fn rate_limited(retry_after_s: u32) -> Self {
+        Self::too_many("rate_limited", retry_after_s)
+    }
+
+    pub fn quarantine_rate_limited(retry_after_s: u32) -> Self {
+        Self::too_many("quarantine_rate_limited", retry_after_s)
+    }
+
+    pub fn tenant_overload() -> Self {
+        Self::too_many("tenant_overload", RETRY_SOON_S)
+    }
+
+    /// 503: nothing makes room in the pen but an operator or time.
+    pub fn quarantine_full() -> Self {
+        let body = r#"{"error":"quarantine_full"}"#.to_owned();
         Self::error(503, body, Some(RETRY_LATER_S))
     }
 
-    pub fn dedupe_quota() -> Self {
-        let body = r#"{"error":"dedupe_quota"}"#.to_owned();
+    fn too_many(error: &str, retry_after_s: u32) -> Self {
+        Self::error(429, json!({"error": error}).to_string(), Some(retry_after_s))
+    }
+
+    pub fn tenant_limit() -> Self {
+        let body = r#"{"error":"tenant_limit"}"#.to_owned();
         Self::error(503, body, Some(RETRY_LATER_S))
     }
 
     /// A head that is refused before anything in it is looked at, with this body.
     pub fn refused_head(status: u16, body: &str) -> Self {
         Self::error(status, body.to_owned(), None)
+    }
+
+    pub fn dedupe_quota() -> Self {
+        let body = r#"{"error":"dedupe_quota"}"#.to_owned();
+        Self::error(503, body, Some(RETRY_LATER_S))
     }
 
     fn error(status: u16, body: String, retry_after_s: Option<u32>) -> Self {
@@ -174,6 +202,25 @@ mod tests {
             ),
             (Answer::unavailable("overload"), (503, r#"{"error":"overload"}"#, Some(1), false)),
             (
+                Answer::quarantined(":no_match"),
+                (202, r#"{"status":"quarantined","reason":":no_match"}"#, None, true),
+            ),
+            (Answer::rate_limited(7), (429, r#"{"error":"rate_limited"}"#, Some(7), false)),
+            (
+                Answer::quarantine_rate_limited(2),
+                (429, r#"{"error":"quarantine_rate_limited"}"#, Some(2), false),
+            ),
+            (Answer::tenant_overload(), (429, r#"{"error":"tenant_overload"}"#, Some(1), false)),
+            (Answer::quarantine_full(), (503, r#"{"error":"quarantine_full"}"#, Some(60), false)),
+            (
+                Answer::handshake(Err(HandshakeRefusal::Malformed)),
+                (400, r#"{"error":"invalid_handshake"}"#, None, false),
+            ),
+            (
+                Answer::handshake(Err(HandshakeRefusal::Forbidden)),
+                (403, r#"{"error":"handshake_forbidden"}"#, None, false),
+            ),
+            (
                 Answer::duplicate(id),
                 (
                     201,
@@ -183,14 +230,6 @@ mod tests {
                 ),
             ),
             (Answer::dedupe_quota(), (503, r#"{"error":"dedupe_quota"}"#, Some(60), false)),
-            (
-                Answer::handshake(Err(HandshakeRefusal::Malformed)),
-                (400, r#"{"error":"invalid_handshake"}"#, None, false),
-            ),
-            (
-                Answer::handshake(Err(HandshakeRefusal::Forbidden)),
-                (403, r#"{"error":"handshake_forbidden"}"#, None, false),
-            ),
             (Answer::tenant_limit(), (503, r#"{"error":"tenant_limit"}"#, Some(60), false)),
         ];
         for (answer, (status, body, retry_after_s, durable)) in table {

@@ -16,9 +16,14 @@ pub enum IngestOutcome {
     /// The connection was closed unanswered: the fence could not be made durable.
     Unknown,
     TenantLimit,
-    DedupeQuota,
+    RateLimited,
+    TenantOverload,
+    Quarantined,
+    QuarantineRateLimited,
+    QuarantineFull,
     /// Nothing was stored: the provider asked something, and was answered.
     Handshake,
+    DedupeQuota,
 }
 
 impl IngestOutcome {
@@ -31,8 +36,13 @@ impl IngestOutcome {
             Self::StoreUnavailable => "store_unavailable",
             Self::Unknown => "unknown",
             Self::TenantLimit => "tenant_limit",
-            Self::DedupeQuota => "dedupe_quota",
+            Self::RateLimited => "rate_limited",
+            Self::TenantOverload => "tenant_overload",
+            Self::Quarantined => "quarantined",
+            Self::QuarantineRateLimited => "quarantine_rate_limited",
+            Self::QuarantineFull => "quarantine_full",
             Self::Handshake => "handshake",
+            Self::DedupeQuota => "dedupe_quota",
         }
     }
 }
@@ -75,6 +85,24 @@ pub enum DeliveryResult {
     Timeout,
 }
 
+/// Why held hooks were deleted: the `reason` label of `ankusa_quarantine_deleted_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum QuarantineDeletion {
+    Retention,
+    Purge,
+}
+
+impl QuarantineDeletion {
+    pub const ALL: [Self; 2] = [Self::Retention, Self::Purge];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Retention => "retention",
+            Self::Purge => "purge",
+        }
+    }
+}
+
 /// One thing that happened.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
@@ -92,6 +120,19 @@ pub enum Event<'a> {
         scheme: &'a str,
     },
     LoadShed,
+    /// A hook that had verified was over one of its limits.
+    RateLimited {
+        tenant_id: &'a str,
+    },
+    /// An operator's limit of this tenant is in force.
+    TenantLimited {
+        tenant_id: &'a str,
+    },
+    /// Held hooks were deleted, by `purge` or for their age.
+    QuarantineDeleted {
+        reason: QuarantineDeletion,
+        entries: u64,
+    },
     CommitApplied {
         hooks: u64,
         bytes: u64,
@@ -142,10 +183,6 @@ pub enum Event<'a> {
         state: &'static str,
         rows: u64,
     },
-    /// So many dedupe keys had expired and are gone.
-    DedupePruned {
-        keys: u64,
-    },
     /// The sources of the API as they are now; some rows cannot be used.
     Sources {
         ids: &'a [String],
@@ -155,6 +192,10 @@ pub enum Event<'a> {
     SourceChanged {
         source_id: &'a str,
         what: &'static str,
+    },
+    /// So many dedupe keys had expired and are gone.
+    DedupePruned {
+        keys: u64,
     },
     ChildRestarted {
         child: &'a str,
