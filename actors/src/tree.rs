@@ -9,6 +9,7 @@
 //! |   |   `-- writer   Writer
 //! |   `-- services     one_for_one    20 in 60 s a child, then later and later
 //! |       |-- source_store SourceStore  where the API keeps sources
+//! |       |-- route_store RouteStore   role edge, where the route guard is on
 //! |       |-- rate_limiter RateLimiter             role edge
 //! |       |-- quarantine Quarantine               role edge
 //! |       |-- quarantine_reaper QuarantineReaper  role edge
@@ -23,14 +24,16 @@
 //! ```
 //!
 //! Stop is start reversed: ingest, batchers, admin, control, recounter, scrubber, dedupe_sweeper, dispatch,
-//! quarantine_reaper, quarantine, rate_limiter, source_store, writer, syncer, store.
+//! quarantine_reaper, quarantine, rate_limiter, route_store, source_store, writer, syncer, store.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::dispatch::{Dispatch, DispatchArgs};
+use crate::edge::RoutesSettings;
 use crate::edge::quarantine::{Quarantine, QuarantineArgs};
 use crate::edge::rate_limiter::{RateLimiter, RateLimiterArgs};
+use crate::edge::route_store::{RouteStore, RouteStoreArgs};
 use crate::edge::source_store::{SourceStore, SourceStoreArgs};
 use crate::node::{Handles, NodeSettings, Ports};
 use crate::ports::Clock;
@@ -58,6 +61,9 @@ const DRAIN_BATCHER: Duration = Duration::from_secs(5);
 
 /// How long the source store may take for the changes that wait for it.
 const STOP_SOURCE_STORE: Duration = Duration::from_secs(5);
+
+/// The same of the route store.
+const STOP_ROUTE_STORE: Duration = Duration::from_secs(5);
 
 /// How long the sweep of dedupe keys may take for the chunk it is at. One that has to be killed is found again.
 const STOP_DEDUPE_SWEEPER: Duration = Duration::from_secs(1);
@@ -172,6 +178,8 @@ impl Tree {
         let mut children: Vec<_> =
             self.sources.store.iter().map(|setup| self.source_store(setup)).collect();
         if roles.edge {
+            // Before anything that takes hooks in.
+            children.extend(self.settings.routes.iter().map(|routes| self.route_store(routes)));
             children.extend([self.rate_limiter(), self.quarantine(), self.quarantine_reaper()]);
         }
         if roles.dispatch {
@@ -324,6 +332,20 @@ impl Tree {
         let slot = self.handles.sources.slot().clone();
         ChildSpec::new("source_store", Shutdown::Drain(STOP_SOURCE_STORE), &slot, move || {
             (SourceStore, args.clone())
+        })
+    }
+
+    fn route_store(&self, settings: &RoutesSettings) -> ChildSpec {
+        let args = RouteStoreArgs {
+            settings: settings.clone(),
+            clock: Arc::clone(&self.ports.clock),
+            entropy: Arc::clone(&self.ports.entropy),
+            store: self.handles.store.clone(),
+            handle: self.handles.routes.clone(),
+        };
+        let slot = self.handles.routes.slot().clone();
+        ChildSpec::new("route_store", Shutdown::Drain(STOP_ROUTE_STORE), &slot, move || {
+            (RouteStore, args.clone())
         })
     }
 

@@ -74,6 +74,7 @@ fn ingest() -> Ingest {
             prefix: "/w".to_owned(),
             max_body_bytes: MAX_BODY_BYTES,
         },
+        guard: None,
         sources: Arc::new(sources).into(),
         batchers: Arc::from([]),
         clock: Arc::new(SimClock::at(1_700_000_000_000)),

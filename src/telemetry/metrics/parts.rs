@@ -37,12 +37,15 @@ const OUTCOMES: [IngestOutcome; 14] = [
     IngestOutcome::DedupeQuota,
 ];
 
-const REASONS: [RefusedReason; 5] = [
+const REASONS: [RefusedReason; 8] = [
     RefusedReason::UnknownSource,
     RefusedReason::PayloadTooLarge,
     RefusedReason::BodyReadFailed,
     RefusedReason::InvalidHeader,
     RefusedReason::StoreUnavailable,
+    RefusedReason::NoRoute,
+    RefusedReason::RouteMethod,
+    RefusedReason::IpDenied,
 ];
 
 /// What a change of a source can be.
