@@ -1111,7 +1111,7 @@ fn every_key_of_the_reference_has_a_comment_with_its_bounds() {
         KEYS.iter().filter(|(key, _)| !key.starts_with("sources.") && !key.ends_with(['*', ']']))
     {
         let Some((section, name)) = key.rsplit_once('.') else { panic!("{key}") };
-        if section == "admin.tokens[]" {
+        if section.ends_with("[]") {
             continue;
         }
         let head = format!("{}:", section.rsplit('.').next().unwrap());

@@ -26,21 +26,20 @@
 //! Stop is start reversed: ingest, batchers, admin, control, recounter, scrubber, dedupe_sweeper, dispatch,
 //! quarantine_reaper, quarantine, rate_limiter, route_store, source_store, writer, syncer, store.
 
+mod keepers;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::dispatch::{Dispatch, DispatchArgs};
-use crate::edge::RoutesSettings;
 use crate::edge::quarantine::{Quarantine, QuarantineArgs};
 use crate::edge::rate_limiter::{RateLimiter, RateLimiterArgs};
-use crate::edge::route_store::{RouteStore, RouteStoreArgs};
-use crate::edge::source_store::{SourceStore, SourceStoreArgs};
 use crate::node::{Handles, NodeSettings, Ports};
 use crate::ports::Clock;
 use crate::queue::batcher::{Batcher, BatcherArgs};
 use crate::queue::syncer::{Syncer, SyncerArgs};
 use crate::queue::writer::{Writer, WriterArgs};
-use crate::sources::{SourceSetup, StoreSetup};
+use crate::sources::SourceSetup;
 use crate::store::{Store, StoreArgs};
 use crate::supervision::{
     Backoff, ChildSpec, Exhausted, Intensity, Shutdown, Slot, Strategy, SupervisorArgs,
@@ -58,12 +57,6 @@ const DRAIN_QUEUE: Duration = Duration::from_secs(10);
 
 /// How long a batcher may take to hand over what it holds.
 const DRAIN_BATCHER: Duration = Duration::from_secs(5);
-
-/// How long the source store may take for the changes that wait for it.
-const STOP_SOURCE_STORE: Duration = Duration::from_secs(5);
-
-/// The same of the route store.
-const STOP_ROUTE_STORE: Duration = Duration::from_secs(5);
 
 /// How long the sweep of dedupe keys may take for the chunk it is at. One that has to be killed is found again.
 const STOP_DEDUPE_SWEEPER: Duration = Duration::from_secs(1);
@@ -318,35 +311,6 @@ impl Tree {
         };
         let slot = self.handles.dispatch.slot().clone();
         ChildSpec::new("dispatch", Shutdown::Drain(drain), &slot, move || (Dispatch, args.clone()))
-    }
-
-    fn source_store(&self, setup: &StoreSetup) -> ChildSpec {
-        let args = SourceStoreArgs {
-            configured: Arc::clone(&self.sources.configured),
-            setup: setup.clone(),
-            events: Arc::clone(&self.ports.events),
-            store: self.handles.store.clone(),
-            dispatch: self.handles.dispatch.clone(),
-            handle: self.handles.sources.clone(),
-        };
-        let slot = self.handles.sources.slot().clone();
-        ChildSpec::new("source_store", Shutdown::Drain(STOP_SOURCE_STORE), &slot, move || {
-            (SourceStore, args.clone())
-        })
-    }
-
-    fn route_store(&self, settings: &RoutesSettings) -> ChildSpec {
-        let args = RouteStoreArgs {
-            settings: settings.clone(),
-            clock: Arc::clone(&self.ports.clock),
-            entropy: Arc::clone(&self.ports.entropy),
-            store: self.handles.store.clone(),
-            handle: self.handles.routes.clone(),
-        };
-        let slot = self.handles.routes.slot().clone();
-        ChildSpec::new("route_store", Shutdown::Drain(STOP_ROUTE_STORE), &slot, move || {
-            (RouteStore, args.clone())
-        })
     }
 
     fn dedupe_sweeper(&self) -> ChildSpec {

@@ -20,7 +20,7 @@ pub(super) fn check(config: &Config, errors: &mut Vec<ConfigError>) {
     }
     let rules = routes.ip_rules.clone();
     if let Err(Invalid { field, message }) = IpRules::new(rules.default, rules.rules) {
-        errors.push(ConfigError::at(child("routes.ip_rules", &field), message));
+        errors.push(ConfigError::at(format!("routes.ip_rules.{field}"), message));
     }
     check_seed(config, errors);
     if routes.enabled {
