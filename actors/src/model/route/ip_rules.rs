@@ -89,7 +89,7 @@ impl IpRule {
         list.into_iter().enumerate().map(rule).collect()
     }
 
-    pub(super) fn first<'a>(rules: &'a [Self], client: IpAddr) -> Option<&'a Self> {
+    pub(super) fn first(rules: &[Self], client: IpAddr) -> Option<&Self> {
         rules.iter().find(|rule| rule.network.contains(client))
     }
 }
