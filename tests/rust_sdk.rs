@@ -1,4 +1,4 @@
-//! The published Rust client (`ankusa` on crates.io) against a running node: every call of it that the node serves.
+//! The published Rust client (the crate `ankusa`) against a running node: every call of it that the node serves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod common;

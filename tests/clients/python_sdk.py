@@ -1,4 +1,4 @@
-"""The published Python client (`ankusa` on PyPI) against a running node: every call of it that the node serves.
+"""The published Python client (the package `ankusa`) against a running node: every call of it that the node serves.
 
 run.sh starts the node and says where it is. Everything here is asserted; the first surprise ends it with a traceback.
 """
