@@ -26,6 +26,7 @@ const SHOWN: &[&str] = &[
     "parse",
     "peers",
     "public_key",
+    "rate_limit",
     "secret_decode",
     "separator",
     "sig_key",

@@ -12,7 +12,6 @@ use ankusa_actors::admin::Admin;
 use ankusa_actors::edge::{
     Admitted, Answer, BodyFailure, Ingest, IngestConfig, RequestHead, Routing,
 };
-use ankusa_actors::model::peer_identity::PeerIdentity;
 use ankusa_actors::supervision::{Crash, told_to_crash};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
@@ -127,7 +126,8 @@ pub const OPENAPI: &str = include_str!("../../openapi/ingest.v1.json");
 const PREFIX: &str = "/webhooks";
 const CATCH: &str = "/webhooks/{source_id}";
 const CATCH_OF_TENANT: &str = "/webhooks/{tenant_id}/{source_id}";
-const CATCH_STATUSES: &[u16] = &[201, 400, 401, 404, 413, 414, 431, 503];
+const HANDSHAKE_STATUSES: &[u16] = &[200, 400, 403, 404, 503];
+const CATCH_STATUSES: &[u16] = &[201, 202, 400, 401, 404, 413, 414, 429, 431, 503];
 
 /// The connection is to be closed without an answer.
 #[derive(Debug, thiserror::Error)]
@@ -177,7 +177,7 @@ impl Edge {
         if parts.method == Method::GET {
             return self.get(&parts, origin).await;
         }
-        let head = head(&parts, origin.peer);
+        let head = head(&parts, origin);
         match self.ingest.admit(&head) {
             Ok(admitted) if self.body_memory.is_full() => closing(self.ingest.no_room(admitted)),
             Ok(admitted) => self.receive(admitted, head, body).await,
@@ -233,7 +233,7 @@ impl Edge {
             "/health" => Ok(super::json(StatusCode::OK, &self.admin.ingest_health())),
             "/ready" => Ok(super::ready(&self.admin).await),
             "/openapi.json" => Ok(super::json(StatusCode::OK, &openapi(&self.ingest.config))),
-            _other => respond(self.ingest.get(&head(parts, origin.peer))),
+            _other => respond(self.ingest.get(&head(parts, origin))),
         }
     }
 }
@@ -276,14 +276,16 @@ pub fn ingest_endpoints() -> Vec<Endpoint> {
         endpoint("/ready", "GET", &[200, 503]),
         endpoint("/openapi.json", "GET", &[200]),
         endpoint(CATCH, "POST", CATCH_STATUSES),
+        endpoint(CATCH, "GET", HANDSHAKE_STATUSES),
         endpoint(CATCH_OF_TENANT, "POST", CATCH_STATUSES),
+        endpoint(CATCH_OF_TENANT, "GET", HANDSHAKE_STATUSES),
     ];
     endpoints.sort();
     endpoints
 }
 
 /// What the edge needs of the request line and the headers.
-fn head(parts: &Parts, peer: Option<Arc<PeerIdentity>>) -> RequestHead {
+fn head(parts: &Parts, origin: Origin) -> RequestHead {
     // Several that differ, or one that is no number, the parser has refused.
     let declared = parts.headers.get(CONTENT_LENGTH);
     RequestHead {
@@ -295,7 +297,8 @@ fn head(parts: &Parts, peer: Option<Arc<PeerIdentity>>) -> RequestHead {
             _one => shared(&parts.headers),
         },
         content_length: declared.and_then(|value| value.to_str().ok()?.parse().ok()),
-        peer,
+        remote: origin.remote,
+        peer: origin.peer,
     }
 }
 
