@@ -7,6 +7,7 @@ use ankusa_actors::model::dedupe::DedupeSpec;
 use ankusa_actors::model::egress::Egress;
 use ankusa_actors::model::forward::ForwardPolicy;
 use ankusa_actors::model::ids::is_name;
+use ankusa_actors::model::rate_limit::{LimitError, Limits};
 use ankusa_actors::model::source::{Protocol, SourceSpec};
 use ankusa_actors::ports::Clock;
 use ankusa_actors::sources::{BuildSource, LaneRules, Source, Switches};
@@ -25,6 +26,7 @@ pub(crate) const NAME: &str = "1 to 64 of A-Z a-z 0-9 _ -";
 pub(crate) struct SourceRules {
     routing: Routing,
     outbound: Outbound,
+    max_body_bytes: u64,
 }
 
 impl SourceRules {
@@ -36,12 +38,16 @@ impl SourceRules {
             ConfigError::at(key, format!("{:?} {}", error.entry, error.problem))
         })?;
         let outbound = Outbound::new(egress, Arc::clone(clock));
-        Ok(Self { routing: config.http.routing, outbound })
+        let max_body_bytes = config.http.max_body_bytes as u64;
+        Ok(Self { routing: config.http.routing, outbound, max_body_bytes })
     }
 
     /// Every mistake of a source that is well formed; `key` is where it stands, empty for the API.
     pub(crate) fn check(&self, key: &str, source: &SourceSpec, errors: &mut Vec<ConfigError>) {
         check_spec(self.routing, key, source, errors);
+        if let Some(limit) = source.rate_limit {
+            check_limit(child(key, "rate_limit"), limit.limits(self.max_body_bytes), errors);
+        }
         let list = child(key, "sinks");
         // Builds every sink as the node will, and drops it: whatever would be refused then is told here.
         for (at, sink) in source.sinks.iter().enumerate() {
@@ -91,6 +97,8 @@ impl BuildSource for SourceRules {
         let Protocol { verifier, answers } = spec.protocol().map_err(|error| error.to_string())?;
         let dedupe = spec.dedupe.as_ref().map(DedupeSpec::build).transpose();
         let dedupe = dedupe.map_err(|error| format!("dedupe.{error}"))?;
+        let rate_limit = spec.rate_limit.unwrap_or_default().limits(self.max_body_bytes);
+        let rate_limit = rate_limit.map_err(|error| format!("rate_limit.{error}"))?;
         let sinks = spec.sinks.iter().enumerate().map(|(at, sink)| {
             let told = |error| format!("{}.{error}", element("sinks", at));
             sinks::build(sink, &self.outbound).map_err(told)
@@ -108,8 +116,25 @@ impl BuildSource for SourceRules {
             lanes: LaneRules::new(spec.sinks.iter().map(|sink| sink.ordered().cloned())),
             forward: ForwardPolicy::new(spec.forward_headers.as_deref()),
             trust_url_tenant: spec.trust_url_tenant,
+            rate_limit,
             switches: Switches::of(spec),
         })
+    }
+}
+
+/// A limit that lets nothing pass, or not the largest body, or is none.
+pub(crate) fn check_limit(
+    key: String,
+    limit: Result<Limits, LimitError>,
+    errors: &mut Vec<ConfigError>,
+) {
+    match limit {
+        Ok(limits) if limits.is_none() => {
+            let text = "must have rate and burst, or bytes_rate and bytes_burst; null for no limit";
+            errors.push(ConfigError::at(key, text));
+        }
+        Ok(_) => {}
+        Err(LimitError { field, text }) => errors.push(ConfigError::at(child(&key, field), text)),
     }
 }
 

@@ -131,6 +131,59 @@ fn a_number_out_of_bounds_is_told_with_its_bound() {
             "dispatch: {tenants: {weights: {acme: 0}}}",
             "dispatch.tenants.weights.acme must be > 0, got 0",
         ),
+        (
+            "batcher: {tenant_share_percent: 101}",
+            "batcher.tenant_share_percent must be <= 100, got 101",
+        ),
+        ("quarantine: {rate: 0}", "quarantine.rate must be > 0, got 0"),
+        ("quarantine: {rate: 1000001}", "quarantine.rate must be <= 1000000, got 1000001"),
+        (
+            "quarantine: {rate: 0.0000001}",
+            "quarantine.rate must be a number >= 0.000001, got 0.0000001",
+        ),
+        ("quarantine: {rate: x}", "quarantine.rate must be a number >= 0.000001, got \"x\""),
+        ("quarantine: {retention_days: 0}", "quarantine.retention_days must be > 0, got 0"),
+        (
+            "quarantine: {burst: 1000000, rate: 0.001}",
+            "quarantine.burst: takes longer than 366 days to come back at quarantine.rate",
+        ),
+        (
+            "rate_limits: {default: {rate: -1, burst: 1}}",
+            "rate_limits.default.rate must be > 0, got -1",
+        ),
+        (
+            "rate_limits: {default: {rate: 1, burst: 0}}",
+            "rate_limits.default.burst must be > 0, got 0",
+        ),
+        ("rate_limits: {node: {rate: 1}}", "rate_limits.node.burst: is required with rate"),
+        (
+            "rate_limits: {client_ip: {bytes_rate: 1, bytes_burst: 7999999}}",
+            "rate_limits.client_ip.bytes_burst: must be >= http.max_body_bytes (8000000), got 7999999",
+        ),
+        (
+            "rate_limits: {default: 5}",
+            "rate_limits.default must be a mapping of rate and burst, got 5",
+        ),
+        (
+            "rate_limits: {default: {}}",
+            "rate_limits.default: must have rate and burst, or bytes_rate and bytes_burst; null for no limit",
+        ),
+        (
+            "rate_limits: {default: {overload_share_percent: 5}}",
+            "rate_limits.default.overload_share_percent: unknown key; known here: rate, burst, bytes_rate, bytes_burst",
+        ),
+        (
+            "rate_limits: {tenants: {acme: {overload_share_percent: 101}}}",
+            "rate_limits.tenants.acme.overload_share_percent must be <= 100, got 101",
+        ),
+        (
+            "rate_limits: {tenants: {a/b: {rate: 1, burst: 1}}}",
+            "rate_limits.tenants.\"a/b\": a tenant must be 1 to 64 of A-Z a-z 0-9 _ -",
+        ),
+        (
+            "http: {trusted_proxies: [10.0.0.0/8, proxy]}",
+            "http.trusted_proxies[1]: \"proxy\" is not a network: write it like 10.1.0.0/16 or fd12::/48",
+        ),
     ] {
         assert_eq!(refused(text), line, "{text}");
     }
@@ -247,8 +300,6 @@ fn what_the_documentation_has_and_this_release_has_not_is_said_so() {
         "intake",
         "lifecycle",
         "metrics",
-        "quarantine",
-        "rate_limits",
         "routes",
         "secrets",
         "storage",
@@ -268,10 +319,6 @@ fn what_the_documentation_has_and_this_release_has_not_is_said_so() {
         (
             "node: {roles: [claim_check]}".to_owned(),
             "node.roles[0]: claim_check is not in this release, only: edge, dispatch, storage",
-        ),
-        (
-            source("on_verify_failure: quarantine"),
-            "sources.a.on_verify_failure: quarantine is not in this release, only: reject, accept_flag",
         ),
         (
             "sources: {a: {sinks: [{type: kafka}]}}".to_owned(),
@@ -909,6 +956,8 @@ fn the_reference_shows_every_key_with_its_default() {
         ("admin.tokens[].token", "admin.tokens"),
         ("admin.tokens[].scopes[]", "admin.tokens"),
         ("dispatch.tenants.weights.*", "dispatch.tenants.weights"),
+        ("http.trusted_proxies[]", "http.trusted_proxies"),
+        ("rate_limits.tenants.*", "rate_limits.tenants"),
     ] {
         assert!(schema.remove(inside), "{inside}");
         schema.insert(list.to_owned());
@@ -917,6 +966,7 @@ fn the_reference_shows_every_key_with_its_default() {
     assert!(text.contains("#   tokens: [{name: prometheus, token: "));
     assert!(text.contains("as in [10.1.0.0/16]"));
     assert!(text.contains("1 to 100 each, as in {acme: 4}"));
+    assert!(text.contains("as in {acme: {rate: 500, burst: 1000}}"));
 
     let mut defaults = serde_json::to_value(Config::default()).unwrap();
     reference.as_object_mut().unwrap().remove("sources").unwrap();
@@ -986,6 +1036,9 @@ fn every_key_of_the_reference_has_a_comment_with_its_bounds() {
             | Kind::Word(_)
             | Kind::Ip
             | Kind::Ordered
+            | Kind::Rate { .. }
+            | Kind::Limit
+            | Kind::TenantLimit
             | Kind::Dedupe => {
                 continue;
             }
@@ -1018,6 +1071,9 @@ fn the_schema_holds_every_number_of_the_structs() {
             | Kind::Word(_)
             | Kind::Ip
             | Kind::Ordered
+            | Kind::Rate { .. }
+            | Kind::Limit
+            | Kind::TenantLimit
             | Kind::Dedupe => {
                 continue;
             }
@@ -1193,4 +1249,28 @@ fn print_config_is_the_redacted_configuration() {
     let expected = redacted(&Config::parse(&text, "production.yml", &variables_of(&text)).unwrap());
     assert_eq!(serde_json::from_str::<Value>(&out).unwrap(), expected);
     assert!(!out.contains(SECRET));
+}
+
+#[test]
+fn limits_are_read_with_fractions_and_from_variables_and_shown_as_they_were() {
+    let text = "rate_limits:\n  default: {rate: 0.5, burst: 3}\n  tenants: {acme: {rate: \"${RATE}\", burst: 4, overload_share_percent: 5}}\n\
+                quarantine: {rate: 2.25}\n\
+                sources: {a: {rate_limit: {bytes_rate: 5, bytes_burst: 8000000}, sinks: [{type: log}]}}";
+    let config = Config::parse(text, "test.yml", &environment(&[("RATE", "7")])).unwrap();
+    let shown = redacted(&config);
+    assert_eq!(
+        shown["rate_limits"],
+        json!({
+            "default": {"rate": 0.5, "burst": 3},
+            "tenants": {"acme": {"rate": 7, "burst": 4, "overload_share_percent": 5}},
+            "client_ip": null,
+            "node": null,
+        })
+    );
+    assert_eq!(shown["quarantine"]["rate"], json!(2.25));
+    assert_eq!(
+        shown["sources"]["a"]["rate_limit"],
+        json!({"bytes_rate": 5, "bytes_burst": 8_000_000})
+    );
+    assert!(parse("rate_limits: {default: null, tenants: {}}").is_ok());
 }

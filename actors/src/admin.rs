@@ -4,7 +4,9 @@ mod dlq;
 mod dump;
 mod hooks;
 mod purge;
+mod quarantine;
 mod queue;
+mod rate_limits;
 mod ready;
 mod recount;
 mod sources;
@@ -44,6 +46,15 @@ pub enum AdminError {
     /// What is asked for in this field cannot be.
     #[error("invalid_filter")]
     InvalidFilter(&'static str),
+    /// What is to be a rate limit cannot be one.
+    #[error("invalid_rate_limit")]
+    InvalidRateLimit(String),
+    /// Nobody has set a limit of this tenant.
+    #[error("rate_limit_not_found")]
+    RateLimitNotFound,
+    /// So many tenants have one already.
+    #[error("too_many_rate_limits")]
+    TooManyRateLimits(usize),
     /// Dispatch is between incarnations, or ended over it.
     #[error("dispatch_unavailable")]
     DispatchUnavailable,

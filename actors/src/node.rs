@@ -10,7 +10,10 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio::sync::watch;
 
 use crate::dispatch::{DispatchConfig, DispatchHandle};
-use crate::edge::{Ingest, IngestConfig, SourceStoreHandle};
+use crate::edge::{
+    Ingest, IngestConfig, LimitsHandle, QuarantineConfig, QuarantineHandle, RateLimitsConfig,
+    SourceStoreHandle,
+};
 use crate::model::value_version::ValueVersion;
 use crate::ports::{Clock, Engine, Entropy, Events};
 use crate::queue::{
@@ -21,8 +24,9 @@ use crate::sources::{SourceSet, SourceSetup, SourceTable};
 use crate::steady::SteadyClock;
 use crate::store::ready::Readiness;
 use crate::store::{StoreConfig, StoreHandle};
-use crate::supervision::{Board, Supervisor, SupervisorMsg};
+use crate::supervision::{Board, Slot, Supervisor, SupervisorMsg};
 use crate::tree::{MakeFront, Tree};
+use crate::upkeep::quarantine_reaper::QuarantineReaperMsg;
 use crate::upkeep::{RecountHandle, ScrubHandle};
 
 /// What the node does ("Roles"). Every role shares the one database, so they run in one process.
@@ -61,6 +65,8 @@ pub struct NodeSettings {
     pub roles: Roles,
     pub value_version: ValueVersion,
     pub ingest: IngestConfig,
+    pub rate_limits: RateLimitsConfig,
+    pub quarantine: QuarantineConfig,
     pub batcher: BatcherConfig,
     pub tenants: TenantsConfig,
     pub dedupe: DedupeConfig,
@@ -82,6 +88,9 @@ pub struct Handles {
     pub scrub: ScrubHandle,
     pub recount: RecountHandle,
     pub batchers: Arc<[BatcherHandle]>,
+    pub limits: LimitsHandle,
+    pub quarantine: QuarantineHandle,
+    pub reaper: Slot<QuarantineReaperMsg>,
     pub ingest: Arc<Ingest>,
     pub sources: SourceStoreHandle,
     pub readiness: Readiness,
@@ -164,6 +173,10 @@ fn handles(
     let partitions = if settings.roles.edge { settings.batcher.partitions } else { 0 };
     let batcher = |_| BatcherHandle::new(&settings.batcher, &ledger, &store);
     let batchers: Arc<[BatcherHandle]> = (0..partitions).map(batcher).collect();
+    let limits = LimitsHandle::new(&settings.rate_limits, settings.ingest.max_body_bytes);
+    let patience = Duration::from_millis(settings.batcher.start_deadline_ms);
+    let quarantine =
+        QuarantineHandle::new(&settings.quarantine, patience, settings.value_version, &store);
     let set = match &sources.store {
         Some(_) => SourceSet::loading(&sources.configured),
         None => SourceSet::new(&sources.configured, BTreeMap::new(), BTreeMap::new()),
@@ -173,6 +186,8 @@ fn handles(
         config: settings.ingest.clone(),
         sources: table.clone(),
         batchers: Arc::clone(&batchers),
+        limits: limits.clone(),
+        quarantine: quarantine.clone(),
         clock: Arc::clone(&ports.clock),
         entropy: Arc::clone(&ports.entropy),
         events: Arc::clone(&ports.events),
@@ -190,6 +205,9 @@ fn handles(
         scrub: ScrubHandle::default(),
         recount: RecountHandle::default(),
         batchers,
+        limits,
+        quarantine,
+        reaper: Slot::default(),
         ingest: Arc::new(ingest),
         sources: SourceStoreHandle::new(table, sources.store.is_some()),
         ledger,

@@ -14,6 +14,7 @@ use crate::model::dedupe::DedupeRule;
 use crate::model::forward::ForwardPolicy;
 use crate::model::ids::DEFAULT_TENANT;
 pub use crate::model::ordering::LaneRules;
+use crate::model::rate_limit::Limits;
 use crate::model::source::SourceSpec;
 pub use crate::model::source::{Answers, OnVerifyFailure};
 use crate::model::stored_source::SourceName;
@@ -42,6 +43,8 @@ pub struct Source {
     pub forward: ForwardPolicy,
     /// Whether the tenant of a catch URL counts although nothing proves that its sender belongs to it.
     pub trust_url_tenant: bool,
+    /// How many of its verified hooks are taken.
+    pub rate_limit: Limits,
     pub switches: Switches,
 }
 
@@ -88,6 +91,7 @@ impl fmt::Debug for Source {
             .field("dedupe", &self.dedupe)
             .field("forward", &self.forward)
             .field("trust_url_tenant", &self.trust_url_tenant)
+            .field("rate_limit", &self.rate_limit)
             .field("switches", &self.switches)
             .finish_non_exhaustive()
     }

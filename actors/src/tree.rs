@@ -9,6 +9,9 @@
 //! |   |   `-- writer   Writer
 //! |   `-- services     one_for_one    20 in 60 s a child, then later and later
 //! |       |-- source_store SourceStore  where the API keeps sources
+//! |       |-- rate_limiter RateLimiter             role edge
+//! |       |-- quarantine Quarantine               role edge
+//! |       |-- quarantine_reaper QuarantineReaper  role edge
 //! |       |-- dispatch Dispatch       role dispatch
 //! |       |-- dedupe_sweeper DedupeSweeper
 //! |       |-- scrubber Scrubber
@@ -19,13 +22,15 @@
 //!     `-- ingest                      role edge, given by the adapters
 //! ```
 //!
-//! Stop is start reversed: ingest, batchers, admin, control, recounter, scrubber, dedupe_sweeper, dispatch, source_store,
-//! writer, syncer, store.
+//! Stop is start reversed: ingest, batchers, admin, control, recounter, scrubber, dedupe_sweeper, dispatch,
+//! quarantine_reaper, quarantine, rate_limiter, source_store, writer, syncer, store.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::dispatch::{Dispatch, DispatchArgs};
+use crate::edge::quarantine::{Quarantine, QuarantineArgs};
+use crate::edge::rate_limiter::{RateLimiter, RateLimiterArgs};
 use crate::edge::source_store::{SourceStore, SourceStoreArgs};
 use crate::node::{Handles, NodeSettings, Ports};
 use crate::ports::Clock;
@@ -38,6 +43,7 @@ use crate::supervision::{
     Backoff, ChildSpec, Exhausted, Intensity, Shutdown, Slot, Strategy, SupervisorArgs,
 };
 use crate::upkeep::dedupe_sweeper::{DedupeSweeper, DedupeSweeperArgs};
+use crate::upkeep::quarantine_reaper::{QuarantineReaper, QuarantineReaperArgs};
 use crate::upkeep::recounter::{Recounter, RecounterArgs};
 use crate::upkeep::scrubber::{Scrubber, ScrubberArgs};
 
@@ -62,6 +68,15 @@ const STOP_SCRUBBER: Duration = Duration::from_secs(5);
 /// How long the recounter may take to read the page it is at. One that has to be killed has changed nothing, or all it
 /// was to.
 const STOP_RECOUNTER: Duration = Duration::from_secs(1);
+
+/// How long the limits may take to write what they were told last.
+const STOP_LIMITS: Duration = Duration::from_secs(5);
+
+/// How long the quarantine may take to write what it holds. Hooks whose fate is not settled by then are closed unanswered.
+const DRAIN_QUARANTINE: Duration = Duration::from_secs(5);
+
+/// How long the reaper may take for the chunk it is at.
+const STOP_REAPER: Duration = Duration::from_secs(5);
 
 /// How long the store may take to close.
 const STOP_STORE: Duration = Duration::from_secs(30);
@@ -144,16 +159,25 @@ impl Tree {
             Strategy::OneForOne,
             Intensity { restarts: 20, within: Duration::from_secs(60) },
             Exhausted::RetryLater(Backoff::default()),
-            // First, so that it has read the rows before dispatch looks for their sources.
-            self.sources
-                .store
-                .as_ref()
-                .map(|setup| self.source_store(setup))
+            self.services_of_roles()
                 .into_iter()
-                .chain(self.settings.roles.dispatch.then(|| self.dispatch()))
                 .chain([self.dedupe_sweeper(), self.scrubber(), self.recounter()])
                 .collect(),
         )
+    }
+
+    fn services_of_roles(&self) -> Vec<ChildSpec> {
+        let roles = self.settings.roles;
+        // First, so that it has read the rows before dispatch looks for their sources.
+        let mut children: Vec<_> =
+            self.sources.store.iter().map(|setup| self.source_store(setup)).collect();
+        if roles.edge {
+            children.extend([self.rate_limiter(), self.quarantine(), self.quarantine_reaper()]);
+        }
+        if roles.dispatch {
+            children.push(self.dispatch());
+        }
+        children
     }
 
     fn front(&self) -> SupervisorArgs {
@@ -228,6 +252,43 @@ impl Tree {
         let slot = self.handles.writer.slot().clone();
         ChildSpec::new("writer", Shutdown::Drain(DRAIN_QUEUE), &slot, move || {
             (Writer, args.clone())
+        })
+    }
+
+    fn rate_limiter(&self) -> ChildSpec {
+        let args = RateLimiterArgs {
+            events: Arc::clone(&self.ports.events),
+            store: self.handles.store.clone(),
+            handle: self.handles.limits.clone(),
+        };
+        let slot = self.handles.limits.slot().clone();
+        ChildSpec::new("rate_limiter", Shutdown::Drain(STOP_LIMITS), &slot, move || {
+            (RateLimiter, args.clone())
+        })
+    }
+
+    fn quarantine(&self) -> ChildSpec {
+        let args = QuarantineArgs {
+            config: self.settings.store.clone(),
+            store: self.handles.store.clone(),
+            handle: self.handles.quarantine.clone(),
+        };
+        let slot = self.handles.quarantine.slot().clone();
+        ChildSpec::new("quarantine", Shutdown::Drain(DRAIN_QUARANTINE), &slot, move || {
+            (Quarantine, args.clone())
+        })
+    }
+
+    fn quarantine_reaper(&self) -> ChildSpec {
+        let args = QuarantineReaperArgs {
+            retention_days: self.settings.quarantine.retention_days,
+            clock: Arc::clone(&self.ports.clock),
+            events: Arc::clone(&self.ports.events),
+            quarantine: self.handles.quarantine.clone(),
+        };
+        let slot = self.handles.reaper.clone();
+        ChildSpec::new("quarantine_reaper", Shutdown::Stop(STOP_REAPER), &slot, move || {
+            (QuarantineReaper, args.clone())
         })
     }
 

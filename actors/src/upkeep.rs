@@ -1,6 +1,7 @@
 //! What keeps a node sound while it runs: nothing here is on the way of a hook.
 
 pub mod dedupe_sweeper;
+pub mod quarantine_reaper;
 mod recount_handle;
 pub mod recounter;
 mod scrub_handle;

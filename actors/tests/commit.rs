@@ -329,19 +329,20 @@ async fn a_store_that_crashes_comes_back_and_keeps_what_was_acked() {
     let restarts: Vec<_> =
         node.handles().board.report().into_iter().filter(|c| c.restarts > 0).collect();
     let ids: Vec<_> = restarts.iter().map(|child| child.id.to_string()).collect();
-    assert_eq!(
-        ids,
-        [
-            "store",
-            "queue",
-            "syncer",
-            "writer",
-            "services",
-            "dedupe_sweeper",
-            "scrubber",
-            "recounter"
-        ]
-    );
+    let expected = [
+        "store",
+        "queue",
+        "syncer",
+        "writer",
+        "services",
+        "rate_limiter",
+        "quarantine",
+        "quarantine_reaper",
+        "dedupe_sweeper",
+        "scrubber",
+        "recounter",
+    ];
+    assert_eq!(ids, expected);
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use ankusa_actors::edge::{Answer, BodyFailure, Ingest, IngestConfig, RequestHead, Routing};
+use ankusa_actors::edge::{
+    Answer, BodyFailure, Ingest, IngestConfig, LimitsHandle, QuarantineConfig, QuarantineHandle,
+    RequestHead, Routing,
+};
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::delivery::DeliveryRow;
 use ankusa_actors::model::envelope::{Envelope, VerificationStatus, VerificationTerm};
@@ -16,6 +19,7 @@ use ankusa_actors::model::failure::FailureClass;
 use ankusa_actors::model::keys::LaneMemberKey;
 use ankusa_actors::model::ordering::{OrderBy, lane};
 use ankusa_actors::model::source::OnVerifyFailure;
+use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::model::verify::VerifySpec;
 use ankusa_actors::node::Node;
 use ankusa_actors::ports::sim::{Fault, JournalEvents, SimClock, SimEntropy, SimOp};
@@ -38,6 +42,7 @@ fn head(path: &str) -> RequestHead {
         query: None,
         headers: Vec::new(),
         content_length: None,
+        remote: None,
         peer: None,
     }
 }
@@ -85,13 +90,25 @@ struct Edge {
 fn edge(routing: Routing, prefix: &str) -> Edge {
     let events = Arc::<JournalEvents>::default();
     let ingest = Ingest {
-        config: IngestConfig { routing, prefix: prefix.to_owned(), max_body_bytes: LIMIT_BYTES },
+        config: IngestConfig {
+            routing,
+            prefix: prefix.to_owned(),
+            max_body_bytes: LIMIT_BYTES,
+            trusted_proxies: Arc::default(),
+        },
         sources: Arc::new(sources()).into(),
         batchers: Arc::from([BatcherHandle::new(
             &BatcherConfig::default(),
             &Ledger::default(),
             &StoreHandle::default(),
         )]),
+        limits: LimitsHandle::default(),
+        quarantine: QuarantineHandle::new(
+            &QuarantineConfig::default(),
+            Duration::from_secs(2),
+            ValueVersion::V0,
+            &StoreHandle::default(),
+        ),
         clock: Arc::new(SimClock::at(EPOCH_MS)),
         entropy: Arc::new(SimEntropy::seeded(7)),
         events: Arc::clone(&events) as _,

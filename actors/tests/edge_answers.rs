@@ -59,6 +59,7 @@ fn head(source: &str, query: Option<&str>) -> RequestHead {
         query: query.map(str::to_owned),
         headers: Vec::new(),
         content_length: None,
+        remote: None,
         peer: None,
     }
 }

@@ -101,6 +101,7 @@ fn head(id: &str) -> RequestHead {
         query: None,
         headers: Vec::new(),
         content_length: Some(4),
+        remote: None,
         peer: None,
     }
 }

@@ -122,11 +122,14 @@ const STOP_OF_FRONT: [&str; 6] = [
     "front stopped",
 ];
 
-const STOP_OF_CORE: [&str; 11] = [
+const STOP_OF_CORE: [&str; 14] = [
     "recounter stopped",
     "scrubber stopped",
     "dedupe_sweeper stopped",
     "dispatch stopped",
+    "quarantine_reaper stopped",
+    "quarantine stopped",
+    "rate_limiter stopped",
     "services stopped",
     "writer stopped",
     "syncer stopped",
@@ -154,6 +157,9 @@ async fn the_tree_is_the_table() {
             "queue/syncer",
             "queue/writer",
             "core/services one_for_one",
+            "services/rate_limiter",
+            "services/quarantine",
+            "services/quarantine_reaper",
             "services/dispatch",
             "services/dedupe_sweeper",
             "services/scrubber",
@@ -220,7 +226,7 @@ async fn core_stops_in_reverse_and_starts_in_order_with_the_disk_open_in_between
     };
     let story = watched(&tree.bench.disk, &board, back).await;
     let start = ["core starting", "disk open", "store running", "syncer running"];
-    let stop = &STOP_OF_CORE[..10];
+    let stop = &STOP_OF_CORE[..13];
     let (seen_apart, rest) = story.split_at(stop.len() + start.len());
     assert_eq!(seen_apart, [stop, &start].concat());
     // These start within one step of the runtime; that each waits for the one before is for the next test.
@@ -228,6 +234,9 @@ async fn core_stops_in_reverse_and_starts_in_order_with_the_disk_open_in_between
     let expected = [
         "writer",
         "queue",
+        "rate_limiter",
+        "quarantine",
+        "quarantine_reaper",
         "dispatch",
         "dedupe_sweeper",
         "scrubber",
@@ -260,6 +269,9 @@ async fn a_writer_that_cannot_read_its_state_refuses_hooks_for_as_long_as_it_tak
         "syncer",
         "writer",
         "services",
+        "rate_limiter",
+        "quarantine",
+        "quarantine_reaper",
         "dispatch",
         "dedupe_sweeper",
         "scrubber",
@@ -294,19 +306,25 @@ async fn each_child_restarts_with_those_that_depend_on_it_and_no_other() {
         "syncer",
         "writer",
         "services",
+        "rate_limiter",
+        "quarantine",
+        "quarantine_reaper",
         "dispatch",
         "dedupe_sweeper",
         "scrubber",
         "recounter",
     ];
     let front = ["front", "control", "admin", "batcher-1", "batcher-2", "ingest"];
-    let table: [(&str, &[&str]); 16] = [
+    let table: [(&str, &[&str]); 19] = [
         ("core", &core),
         ("store", &core[1..]),
         ("queue", &core[2..]),
         ("syncer", &["syncer", "writer"]),
         ("writer", &["syncer", "writer"]),
-        ("services", &["services", "dispatch", "dedupe_sweeper", "scrubber", "recounter"]),
+        ("services", &core[5..]),
+        ("rate_limiter", &["rate_limiter"]),
+        ("quarantine", &["quarantine"]),
+        ("quarantine_reaper", &["quarantine_reaper"]),
         ("dispatch", &["dispatch"]),
         ("dedupe_sweeper", &["dedupe_sweeper"]),
         ("scrubber", &["scrubber"]),
@@ -342,7 +360,10 @@ async fn a_queue_that_dies_too_often_takes_the_services_with_it_and_not_the_stor
     let expected = [
         ("dedupe_sweeper", 1),
         ("dispatch", 1),
+        ("quarantine", 1),
+        ("quarantine_reaper", 1),
         ("queue", 1),
+        ("rate_limiter", 1),
         ("recounter", 1),
         ("scrubber", 1),
         ("services", 1),
@@ -434,6 +455,7 @@ async fn the_front_says_store_unavailable_at_once_while_core_is_down_and_goes_on
         query: None,
         headers: Vec::new(),
         content_length: None,
+        remote: None,
         peer: None,
     };
     let ingest = &node.handles().ingest;

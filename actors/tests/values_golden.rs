@@ -6,12 +6,14 @@ use ankusa_actors::model::delivery::{DeliveryRow, RowState};
 use ankusa_actors::model::envelope::{Envelope, VerificationStatus, VerificationTerm};
 use ankusa_actors::model::etf::Term;
 use ankusa_actors::model::ids::HookId;
+use ankusa_actors::model::quarantine::{StoredSummary, Summary};
 use ankusa_actors::model::value_version::ValueVersion;
 use bytes::Bytes;
 use serde_json::Value;
 
 const ENVELOPES: &str = include_str!("../../tests/golden/envelopes.json");
 const ROWS: &str = include_str!("../../tests/golden/delivery_rows.json");
+const HELD: &str = include_str!("../../tests/golden/quarantine.json");
 const TERMS: &str = include_str!("../../tests/golden/terms.json");
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -101,6 +103,36 @@ fn a_delivery_row_is_written_and_read_as_the_golden_bytes() {
             assert_eq!(row.encode(version), stored, "{name} {version:?}");
             assert_eq!(DeliveryRow::decode(&stored).as_ref(), Ok(&row), "{name} {version:?}");
         }
+    }
+}
+
+#[test]
+fn a_summary_of_a_held_hook_is_written_and_read_as_the_golden_bytes() {
+    for vector in vectors(HELD) {
+        let text = |key: &str| vector[key].as_str().map(str::to_owned);
+        let reason = ["no_match", "missing_signature"];
+        let reason = reason.into_iter().find(|reason| vector["reason"] == *reason).unwrap();
+        let summary = Summary {
+            id: "01890a5d-ac96-774b-bcce-b302099a8057".to_owned(),
+            source_id: "github".to_owned(),
+            tenant_id: text("tenant_id"),
+            received_at_ms: 1_688_169_000_086,
+            reason,
+        };
+        let stored = bytes(&text("hex").unwrap());
+        let envelope_bytes = usize::try_from(vector["envelope_bytes"].as_u64().unwrap()).unwrap();
+        let size = vector["size"].as_u64().unwrap();
+        assert_eq!(summary.encode(envelope_bytes), (stored.clone(), size), "{}", vector["name"]);
+        let read = StoredSummary::decode(&stored).unwrap();
+        let expected = StoredSummary {
+            id: summary.id,
+            source_id: summary.source_id,
+            tenant_id: summary.tenant_id,
+            received_at_ms: summary.received_at_ms,
+            reason: format!(":{reason}"),
+            size,
+        };
+        assert_eq!(read, expected, "{}", vector["name"]);
     }
 }
 

@@ -29,7 +29,7 @@ impl AskError {
     }
 }
 
-/// Sends a request without a body. The answer must begin within `limit`; its body may take longer.
+/// Sends a request without a body: [`ask_with`].
 pub(super) async fn ask<IO>(
     connection: IO,
     method: Method,

@@ -5,7 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use ankusa_actors::dispatch::{DispatchConfig, ShareConfig};
+use ankusa_actors::edge::{QuarantineConfig, RateLimitsConfig};
+use ankusa_actors::model::gcra::Gcra;
 use ankusa_actors::model::ids::{LIFECYCLE_SOURCE, is_name};
+use ankusa_actors::model::network::Network;
+use ankusa_actors::model::rate_limit::LimitError;
 use ankusa_actors::ports::Clock;
 
 use super::Config;
@@ -13,7 +17,7 @@ use super::error::{ConfigError, ConfigErrors};
 use super::key::{child, element};
 use crate::front::tls;
 use crate::host::HostClock;
-use crate::sources::{NAME, SourceRules, check_spec};
+use crate::sources::{NAME, SourceRules, check_limit, check_spec};
 
 /// The longest path of a unix socket, in bytes: `sun_path` without its closing zero.
 const MAX_SOCKET_BYTES: usize = 107;
@@ -31,6 +35,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigErrors> {
     check_admin(config, &mut errors);
     check_tls(config, &mut errors);
     check_bounds_between_keys(config, &mut errors);
+    check_limits(config, &mut errors);
     let clock: Arc<dyn Clock> = Arc::new(HostClock);
     let rules = SourceRules::new(config, &clock);
     for (id, source) in &config.sources {
@@ -83,6 +88,12 @@ fn check_http(config: &Config, errors: &mut Vec<ConfigError>) {
         let constraint = "/ or a path like /webhooks, of A-Z a-z 0-9 . _ ~ -";
         errors.push(ConfigError::must("http.prefix", constraint, format!("{prefix:?}")));
     }
+    for (at, entry) in config.http.trusted_proxies.iter().enumerate() {
+        if let Err(problem) = Network::parse(entry) {
+            let key = element("http.trusted_proxies", at);
+            errors.push(ConfigError::at(key, format!("{entry:?} {problem}")));
+        }
+    }
     let (http, admin) = (&config.http, &config.admin);
     if admin.enabled && http.port == admin.port && http.port != 0 {
         errors.push(ConfigError::must(
@@ -90,6 +101,38 @@ fn check_http(config: &Config, errors: &mut Vec<ConfigError>) {
             "another than http.port",
             admin.port.to_string(),
         ));
+    }
+}
+
+/// Limits that let nothing pass, or not the largest body.
+fn check_limits(config: &Config, errors: &mut Vec<ConfigError>) {
+    let RateLimitsConfig { default, tenants, client_ip, node } = &config.rate_limits;
+    let max_body_bytes = config.http.max_body_bytes as u64;
+    for (key, limit) in [("default", default), ("client_ip", client_ip), ("node", node)] {
+        if let Some(limit) = limit {
+            check_limit(format!("rate_limits.{key}"), limit.limits(max_body_bytes), errors);
+        }
+    }
+    for (tenant, limit) in tenants {
+        let key = child("rate_limits.tenants", tenant);
+        if !is_name(tenant) {
+            errors.push(ConfigError::at(&key, format!("a tenant must be {NAME}")));
+        }
+        match limit.limits(max_body_bytes) {
+            Ok(_) if limit.is_none() => {
+                let text = "must have rate and burst, bytes_rate and bytes_burst, or overload_share_percent";
+                errors.push(ConfigError::at(&key, text));
+            }
+            Ok(_) => {}
+            Err(LimitError { field, text }) => {
+                errors.push(ConfigError::at(child(&key, field), text));
+            }
+        }
+    }
+    let QuarantineConfig { burst, rate, .. } = config.quarantine;
+    if Gcra::of_ones(rate, burst).is_none() {
+        let text = "takes longer than 366 days to come back at quarantine.rate";
+        errors.push(ConfigError::at("quarantine.burst", text));
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize, Serializer};
 
 use ankusa_actors::edge::{IngestConfig, Routing};
+use ankusa_actors::model::network::Network;
 
 /// Section `http`: the listener hooks arrive on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,8 @@ pub struct HttpConfig {
     pub max_headers: usize,
     /// Bytes of one request's head, 8192 to 1048576.
     pub max_header_bytes: usize,
+    /// Networks whose word on the client's address counts: what they put into X-Forwarded-For. Default none.
+    pub trusted_proxies: Vec<String>,
     pub http2: Http2Config,
     pub tls: TlsConfig,
 }
@@ -55,6 +58,7 @@ impl Default for HttpConfig {
             max_body_memory_bytes: 256 << 20,
             max_headers: 100,
             max_header_bytes: 65_536,
+            trusted_proxies: Vec::new(),
             http2: Http2Config::default(),
             tls: TlsConfig::default(),
         }
@@ -68,6 +72,12 @@ impl HttpConfig {
             routing: self.routing,
             prefix: self.prefix.trim_end_matches('/').to_owned(),
             max_body_bytes: self.max_body_bytes,
+            // They have been checked.
+            trusted_proxies: self
+                .trusted_proxies
+                .iter()
+                .filter_map(|entry| Network::parse(entry).ok())
+                .collect(),
         }
     }
 }

@@ -29,6 +29,7 @@ use figment::{Figment, Metadata, Profile, Provider};
 use serde::{Deserialize, Serialize};
 
 use ankusa_actors::dispatch::DispatchConfig;
+use ankusa_actors::edge::{QuarantineConfig, RateLimitsConfig};
 use ankusa_actors::model::egress::EgressConfig;
 use ankusa_actors::model::source::SourceSpec;
 use ankusa_actors::queue::{BatcherConfig, DedupeConfig, TenantsConfig};
@@ -76,6 +77,8 @@ pub struct Config {
     pub store: StoreConfig,
     pub tenants: TenantsConfig,
     pub dedupe: DedupeConfig,
+    pub rate_limits: RateLimitsConfig,
+    pub quarantine: QuarantineConfig,
     pub dispatch: DispatchConfig,
     pub egress: EgressConfig,
     pub shutdown: ShutdownConfig,

@@ -30,6 +30,7 @@ const SHOWN: &[&str] = &[
     "peers",
     "preset",
     "public_key",
+    "rate_limit",
     "secret_decode",
     "separator",
     "sig_key",

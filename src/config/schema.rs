@@ -3,6 +3,7 @@
 //! The file is held against this table before serde sees it, so that a mistake is told in one documented shape whatever
 //! it is, and all mistakes at once. `tests/config.rs` holds the table, the structs and `config/reference.yml` together.
 
+use ankusa_actors::model::rate_limit::{MAX_BYTES_BURST, MAX_BYTES_RATE, MAX_HOOKS};
 use ankusa_actors::model::sink_spec::{MAX_RESPONSE_BYTES, MAX_TIMEOUT_MS};
 
 /// What the value of a key can be.
@@ -35,6 +36,14 @@ pub enum Kind {
     Ordered,
     /// A preset, or a mapping that says where the key of a hook is.
     Dedupe,
+    /// A number a second, more than 0 and at most so much, with or without a fraction.
+    Rate {
+        max: u64,
+    },
+    /// A mapping of rates and bursts, or `null`.
+    Limit,
+    /// The same of a tenant, which has a share too.
+    TenantLimit,
 }
 
 /// A day: no wait of a node is longer, and no sum of two overflows anything.
@@ -82,6 +91,7 @@ pub const KEYS: &[(&str, Kind)] = &[
     ("http.max_headers", over_zero(1_000)),
     // Below 8 KiB the HTTP parser refuses to work.
     ("http.max_header_bytes", Kind::Whole { min: 8_192, max: MIB }),
+    ("http.trusted_proxies[]", Kind::Text),
     ("http.http2.enabled", Kind::Flag),
     ("http.http2.max_streams", over_zero(10_000)),
     ("http.http2.stream_window_bytes", WINDOW),
@@ -115,6 +125,7 @@ pub const KEYS: &[(&str, Kind)] = &[
     ("batcher.max_delay_ms", MS_OR_ZERO),
     ("batcher.max_queue", over_zero(10 * MANY)),
     ("batcher.max_queue_bytes", over_zero(MAX_BUDGET_BYTES)),
+    ("batcher.tenant_share_percent", over_zero(100)),
     ("batcher.group_commit_max_bytes", over_zero(GIB)),
     ("batcher.group_commit_max_records", over_zero(MANY)),
     ("batcher.group_commit_delay_ms", MS_OR_ZERO),
@@ -153,6 +164,14 @@ pub const KEYS: &[(&str, Kind)] = &[
     ("dedupe.sweep_interval_ms", MS),
     ("dedupe.sweep_chunk", over_zero(10_000)),
     ("tenants.max", over_zero(u32::MAX as u64)),
+    ("rate_limits.default", Kind::Limit),
+    ("rate_limits.tenants.*", Kind::TenantLimit),
+    ("rate_limits.client_ip", Kind::Limit),
+    ("rate_limits.node", Kind::Limit),
+    ("quarantine.burst", over_zero(MANY)),
+    ("quarantine.rate", Kind::Rate { max: MANY }),
+    ("quarantine.max_bytes", over_zero(MAX_BUDGET_BYTES)),
+    ("quarantine.retention_days", Kind::WholeOrNull { min: 1, max: 36_500 }),
     ("dispatch.batch", over_zero(100_000)),
     ("dispatch.concurrency", over_zero(100_000)),
     ("dispatch.max_inflight", over_zero(10 * MANY)),
@@ -201,7 +220,7 @@ pub const KEYS: &[(&str, Kind)] = &[
     ("sources.*.verify.timestamp_format", Kind::Word(&["seconds", "milliseconds", "rfc3339"])),
     ("sources.*.verify.token_header", Kind::Text),
     ("sources.*.verify.peers", Kind::Secrets),
-    ("sources.*.on_verify_failure", Kind::Word(&["reject", "accept_flag"])),
+    ("sources.*.on_verify_failure", Kind::Word(&["reject", "quarantine", "accept_flag"])),
     ("sources.*.handshake.type", Kind::Word(&["discord", "meta", "microsoft_graph", "slack", "twitter_crc"])),
     ("sources.*.handshake.verify_token", Kind::Secrets),
     ("sources.*.response.status", Kind::Whole { min: 200, max: 299 }),
@@ -210,6 +229,7 @@ pub const KEYS: &[(&str, Kind)] = &[
     ("sources.*.dedupe", Kind::Dedupe),
     ("sources.*.forward_headers[]", Kind::Text),
     ("sources.*.trust_url_tenant", Kind::Flag),
+    ("sources.*.rate_limit", Kind::Limit),
     ("sources.*.sinks[].type", Kind::Word(&["http", "log"])),
     ("sources.*.sinks[].url", Kind::Secret),
     ("sources.*.sinks[].enabled", Kind::Flag),
@@ -232,9 +252,7 @@ const LATER_KEYS: &[&str] = &[
     "intake",
     "lifecycle",
     "metrics",
-    "quarantine",
     "queue.dlq",
-    "rate_limits",
     "routes",
     "secrets",
     "source_store.namespace",
@@ -248,10 +266,18 @@ const LATER_KEYS: &[&str] = &[
 /// Values likewise.
 const LATER_WORDS: &[(&str, &[&str])] = &[
     ("node.roles[]", &["claim_check"]),
-    ("sources.*.on_verify_failure", &["quarantine"]),
     ("sources.*.sinks[].type", &["google_pubsub", "kafka", "nats", "rabbitmq", "redis", "sqs"]),
     ("source_store.type", &["redis"]),
     ("wal.type", &["dual", "none"]),
+];
+
+/// The fields of a limit, and what they can be.
+pub(super) const LIMIT_FIELDS: &[(&str, Kind)] = &[
+    ("rate", Kind::Rate { max: MAX_HOOKS }),
+    ("burst", over_zero(MAX_HOOKS)),
+    ("bytes_rate", over_zero(MAX_BYTES_RATE)),
+    ("bytes_burst", over_zero(MAX_BYTES_BURST)),
+    ("overload_share_percent", over_zero(100)),
 ];
 
 /// What stands at a pattern.

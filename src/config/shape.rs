@@ -1,6 +1,7 @@
 //! Holds a tree of values against the schema: unknown keys, wrong types, numbers out of bounds.
 
 use ankusa_actors::model::dedupe::{self, DedupePreset, MAX_TTL_SECONDS};
+use ankusa_actors::model::gcra::Rate;
 use ankusa_actors::model::ordering;
 use figment::Figment;
 use figment::value::{Dict, Num, Value};
@@ -109,6 +110,10 @@ impl Shaper<'_> {
             },
             Kind::Ordered => self.ordered(value, key),
             Kind::Dedupe => self.dedupe(value, key),
+            Kind::Rate { max } => self.rate(value, key, max),
+            Kind::Limit | Kind::TenantLimit if is_null(&value) => Some(value),
+            Kind::Limit => self.limit(value, key, schema::LIMIT_FIELDS.len() - 1),
+            Kind::TenantLimit => self.limit(value, key, schema::LIMIT_FIELDS.len()),
         }
     }
 
@@ -175,6 +180,49 @@ impl Shaper<'_> {
             Some(n) => u64::try_from(n).ok().map(Value::from),
             None => self.must(key, &format!("a whole number {above}"), &value, false),
         }
+    }
+
+    fn rate(&mut self, value: Value, key: &str, max: u64) -> Option<Value> {
+        let written = match &value {
+            Value::String(_, text) => text.parse().ok(),
+            Value::Num(_, number) => match (number.to_f64(), whole(number)) {
+                (Some(float), _) => Some(float),
+                (None, whole) => whole.map(|whole| whole as f64),
+            },
+            Value::Bool(..)
+            | Value::Char(..)
+            | Value::Empty(..)
+            | Value::Dict(..)
+            | Value::Array(..) => number(&value).map(|whole| whole as f64),
+        };
+        match written {
+            Some(rate) if rate <= 0.0 => self.must(key, "> 0", &value, false),
+            Some(rate) if rate > max as f64 => self.must(key, &format!("<= {max}"), &value, false),
+            Some(rate) if Rate::from_f64(rate).is_some() => Some(Value::from(rate)),
+            Some(_) | None => self.must(key, "a number >= 0.000001", &value, false),
+        }
+    }
+
+    /// A mapping of the first `known` fields of a limit.
+    fn limit(&mut self, value: Value, key: &str, known: usize) -> Option<Value> {
+        let fields = schema::LIMIT_FIELDS.get(..known).unwrap_or(schema::LIMIT_FIELDS);
+        let Value::Dict(tag, dict) = value else {
+            return self.must(key, "a mapping of rate and burst", &value, false);
+        };
+        let mut shaped = Dict::new();
+        for (name, value) in dict {
+            let below = child(key, &name);
+            let Some((_, kind)) = fields.iter().find(|(field, _)| *field == name) else {
+                let names: Vec<&str> = fields.iter().map(|(field, _)| *field).collect();
+                let text = format!("unknown key; known here: {}", names.join(", "));
+                self.errors.push(ConfigError::at(below, text));
+                continue;
+            };
+            if let Some(value) = self.leaf(value, &below, &below, *kind) {
+                shaped.insert(name, value);
+            }
+        }
+        Some(Value::Dict(tag, shaped))
     }
 
     fn port(&mut self, value: Value, key: &str) -> Option<Value> {

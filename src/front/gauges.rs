@@ -92,6 +92,9 @@ impl GaugesState {
         if let Some(queue) = self.queue() {
             metrics.gauges.set_queue(queue);
         }
+        if let Some(held) = admin.handles.quarantine.size() {
+            metrics.gauges.set_quarantine(held.entries, held.bytes);
+        }
         let snapshot = admin.handles.dispatch.snapshot();
         let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         metrics.gauges.set_dispatch(DispatchGauges {

@@ -12,7 +12,6 @@ use ankusa_actors::admin::Admin;
 use ankusa_actors::edge::{
     Admitted, Answer, BodyFailure, Ingest, IngestConfig, RequestHead, Routing,
 };
-use ankusa_actors::model::peer_identity::PeerIdentity;
 use ankusa_actors::supervision::{Crash, told_to_crash};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
@@ -128,7 +127,7 @@ const PREFIX: &str = "/webhooks";
 const CATCH: &str = "/webhooks/{source_id}";
 const CATCH_OF_TENANT: &str = "/webhooks/{tenant_id}/{source_id}";
 /// Besides 2xx: a source says what its provider hears of a hook that was taken.
-const CATCH_REFUSALS: [u16; 5] = [400, 401, 404, 413, 503];
+const CATCH_REFUSALS: [u16; 6] = [400, 401, 404, 413, 429, 503];
 /// Of a handshake.
 const GET_CATCH_STATUSES: [u16; 5] = [200, 400, 403, 404, 503];
 
@@ -180,7 +179,7 @@ impl Edge {
         if parts.method == Method::GET {
             return self.get(&parts, origin).await;
         }
-        let head = head(&parts, origin.peer);
+        let head = head(&parts, origin);
         match self.ingest.admit(&head) {
             Ok(admitted) if self.body_memory.is_full() => closing(self.ingest.no_room(admitted)),
             Ok(admitted) => self.receive(admitted, head, body).await,
@@ -236,7 +235,7 @@ impl Edge {
             "/health" => Ok(super::json(StatusCode::OK, &self.admin.ingest_health())),
             "/ready" => Ok(super::ready(&self.admin).await),
             "/openapi.json" => Ok(super::json(StatusCode::OK, &openapi(&self.ingest.config))),
-            _other => respond(self.ingest.get(&head(parts, origin.peer))),
+            _other => respond(self.ingest.get(&head(parts, origin))),
         }
     }
 }
@@ -289,7 +288,7 @@ pub fn ingest_endpoints() -> Vec<Endpoint> {
 }
 
 /// What the edge needs of the request line and the headers.
-fn head(parts: &Parts, peer: Option<Arc<PeerIdentity>>) -> RequestHead {
+fn head(parts: &Parts, origin: Origin) -> RequestHead {
     // Several that differ, or one that is no number, the parser has refused.
     let declared = parts.headers.get(CONTENT_LENGTH);
     RequestHead {
@@ -301,7 +300,8 @@ fn head(parts: &Parts, peer: Option<Arc<PeerIdentity>>) -> RequestHead {
             _one => shared(&parts.headers),
         },
         content_length: declared.and_then(|value| value.to_str().ok()?.parse().ok()),
-        peer,
+        remote: origin.remote,
+        peer: origin.peer,
     }
 }
 

@@ -11,6 +11,7 @@ pub mod gauges;
 mod head_watch;
 pub mod http2;
 pub mod ingest;
+mod limits;
 pub mod listener;
 mod own_answer;
 mod query;

@@ -24,7 +24,7 @@ use super::table::Table;
 const LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1_000;
 
-type Answer = Result<Json<Value>, Response>;
+pub(super) type Answer = Result<Json<Value>, Response>;
 
 /// What anybody may ask whom the admin port lets in.
 pub(super) fn routes() -> Table<Api> {

@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::auth::{Authorizer, Refused};
+use super::limits;
 use super::listener::{Origin, Serve};
 use super::queue;
 use super::sources::{self, SourcesApi};
@@ -98,6 +99,7 @@ fn guarded() -> Table<Api> {
         .route("/v1/config", get(config), &[("GET", &[200])])
         .route("/v1/wal", get(wal), &[("GET", &[200])])
         .merge(queue::routes())
+        .merge(limits::routes())
         .merge(sources::routes())
         .or(&[401, 403])
 }
@@ -136,7 +138,10 @@ fn scope_of(method: &Method, path: &str) -> &'static str {
         "/metrics" => "metrics:read",
         "/v1/config" => "config:read",
         "/v1/wal" => "wal:read",
-        other => queue::scope_of(method, other).unwrap_or("*"),
+        other => {
+            let scope = queue::scope_of(method, other).or_else(|| limits::scope_of(method, other));
+            scope.unwrap_or("*")
+        }
     }
 }
 
@@ -264,6 +269,13 @@ pub(super) fn failed(error: AdminError) -> Response {
         }
         AdminError::InvalidFilter(field) => {
             refuse(StatusCode::BAD_REQUEST, &json!({"error": name, "field": field}))
+        }
+        AdminError::InvalidRateLimit(message) => {
+            refuse(StatusCode::BAD_REQUEST, &json!({"error": name, "message": message}))
+        }
+        AdminError::RateLimitNotFound => refuse(StatusCode::NOT_FOUND, &json!({"error": name})),
+        AdminError::TooManyRateLimits(max) => {
+            refuse(StatusCode::CONFLICT, &json!({"error": name, "max": max}))
         }
         AdminError::DispatchUnavailable => unavailable(&json!({"error": name})),
         AdminError::NoSuchChild(child) => {

@@ -99,6 +99,8 @@ fn settings(config: &Config) -> NodeSettings {
             _one => ValueVersion::V1,
         },
         ingest: config.http.ingest(),
+        rate_limits: config.rate_limits.clone(),
+        quarantine: config.quarantine.clone(),
         batcher: config.batcher.clone(),
         tenants: config.tenants.clone(),
         dedupe: config.dedupe.clone(),

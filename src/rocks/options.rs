@@ -31,6 +31,12 @@ const DELETIONS_WINDOW: usize = 8_192;
 const DELETIONS_IN_WINDOW: usize = 4_096;
 const DELETIONS_OF_FILE: f64 = 0.5;
 
+/// Of the families of small rows: the level a flush is merged with, in bytes, and its files. Files double from level to
+/// level, so that the largest stay few.
+const SMALL_ROWS_LEVEL_BYTES: u64 = 16 * MIB;
+const SMALL_ROWS_FILE_BYTES: u64 = 4 * MIB;
+const SMALL_ROWS_FILE_GROWTH: i32 = 2;
+
 /// Levels of a family: RocksDB's own default.
 const LEVELS: usize = 7;
 
@@ -181,10 +187,15 @@ impl RocksOptions {
                 options.set_compression_type(DBCompressionType::None);
             }
         }
-        if cf == Cf::Deliveries {
+        if matches!(cf, Cf::Index | Cf::Deliveries) {
+            // A flush spans every kind of row there is, so it is merged with all of the level below it: with RocksDB's own
+            // 256 MiB, and files of 64, that was a backlog of ten million rows, again and again. A small level takes the
+            // flush, and its small files go on to where they belong.
+            options.set_max_bytes_for_level_base(SMALL_ROWS_LEVEL_BYTES);
+            options.set_target_file_size_base(SMALL_ROWS_FILE_BYTES);
+            options.set_target_file_size_multiplier(SMALL_ROWS_FILE_GROWTH);
             // It is scanned where rows were just deleted, and a scan steps over a deleted row as over any other. A flush of
-            // a queue that keeps up holds little else: it goes down a level at once, where it vanishes. Not for `index`:
-            // its flushes span every kind of key, so each would be merged with all that lies below, a backlog too.
+            // a queue that keeps up holds little else: it goes down a level at once, where it vanishes.
             options.add_compact_on_deletion_collector_factory(
                 DELETIONS_WINDOW,
                 DELETIONS_IN_WINDOW,

@@ -4,6 +4,7 @@
 //! sources and an atomic add, without an allocation. Series therefore exist, at zero, before anything has happened.
 
 mod gauges;
+mod limits;
 mod listeners;
 mod parts;
 mod series;
@@ -26,6 +27,7 @@ use crate::config::Config;
 use crate::config::schema::{KEYS, Kind};
 
 pub use gauges::{DispatchGauges, Gauges, QueueGauges};
+use limits::LimitSeries;
 use listeners::ListenerFamilies;
 pub use listeners::{Cut, HandshakeFailure, ListenerSeries, ParseFailure};
 use parts::{DispatchSeries, IngestSeries, SourceStoreSeries, StoreSeries, WalSeries, count};
@@ -49,6 +51,7 @@ pub struct Metrics {
     /// Bytes of the bodies that are being received.
     pub body_memory: Gauge<u64, AtomicU64>,
     ingest: IngestSeries,
+    limits: LimitSeries,
     wal: WalSeries,
     store: StoreSeries,
     dispatch: DispatchSeries,
@@ -102,6 +105,7 @@ impl Metrics {
         let to = &mut registrar;
         let metrics = Self {
             ingest: IngestSeries::new(to, config),
+            limits: LimitSeries::new(to, config),
             wal: WalSeries::new(to),
             store: StoreSeries::new(to),
             dispatch: DispatchSeries::new(to),
@@ -156,7 +160,7 @@ fn limits(to: &mut Registrar, config: &Config) {
     );
     for (key, kind) in KEYS {
         let is_limit = match kind {
-            Kind::Whole { .. } | Kind::WholeOrNull { .. } => true,
+            Kind::Whole { .. } | Kind::WholeOrNull { .. } | Kind::Rate { .. } => true,
             Kind::Flag
             | Kind::Port
             | Kind::Text
@@ -166,6 +170,8 @@ fn limits(to: &mut Registrar, config: &Config) {
             | Kind::Word(_)
             | Kind::Ip
             | Kind::Ordered
+            | Kind::Limit
+            | Kind::TenantLimit
             | Kind::Dedupe => false,
         };
         let value = json.pointer(&format!("/{}", key.replace('.', "/")));
@@ -188,6 +194,9 @@ impl Events for Metrics {
                 let labels = [("source_id", source_id), ("provider", provider), ("scheme", scheme)];
                 ingest.verify_failures.of(labels).inc();
             }
+            Event::RateLimited { tenant_id } => self.limits.rejected(tenant_id),
+            Event::TenantLimited { tenant_id } => self.limits.named(tenant_id),
+            Event::QuarantineDeleted { reason, entries } => self.limits.deleted(reason, entries),
             Event::LoadShed => {
                 ingest.load_shed.inc();
             }
@@ -229,6 +238,8 @@ impl Events for Metrics {
             }
             Event::Sources { ids, unreadable } => {
                 ingest.keep(ids);
+                let tenants = ids.iter().filter_map(|id| Some(id.split_once('.')?.0));
+                tenants.for_each(|tenant| self.limits.named(tenant));
                 self.sources.counted(ids.len(), unreadable);
             }
             Event::SourceChanged { source_id: _, what } => self.sources.changed(what),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Admin, AdminError};
+use crate::edge::PenSize;
 use crate::model::cf::Cf;
 use crate::model::counters;
 use crate::model::ids::TenantOrd;
@@ -32,8 +33,21 @@ impl Admin {
         let took_ms = u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX);
         if let Some(told) = told.as_object_mut() {
             told.insert("took_ms".to_owned(), json!(took_ms));
+            told.insert("quarantine".to_owned(), self.recounted_pen().await?);
         }
         Ok(told)
+    }
+}
+
+impl Admin {
+    /// What the pen was taken to hold, and what its rows say; null on a node that holds nothing. It is right afterwards.
+    async fn recounted_pen(&self) -> Result<Value, AdminError> {
+        if !self.settings.roles.edge {
+            return Ok(Value::Null);
+        }
+        let (before, counted) = self.handles.quarantine.recount().await?;
+        let told = |size: PenSize| json!({"entries": size.entries, "bytes": size.bytes});
+        Ok(json!({"stored": told(before), "recounted": told(counted)}))
     }
 }
 

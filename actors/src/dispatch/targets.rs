@@ -133,6 +133,7 @@ impl Target {
 mod tests {
     use super::*;
     use crate::model::forward::ForwardPolicy;
+    use crate::model::rate_limit::Limits;
     use crate::model::source::OnVerifyFailure;
     use crate::model::stored_source::SourceName;
     use crate::model::verify::Verifier;
@@ -160,6 +161,7 @@ mod tests {
             dedupe: None,
             forward: ForwardPolicy::All,
             trust_url_tenant: false,
+            rate_limit: Limits::default(),
             switches: Switches::default(),
         })
     }

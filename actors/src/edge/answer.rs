@@ -104,6 +104,34 @@ impl Answer {
         Self::error(503, json!({"error": error}).to_string(), Some(RETRY_SOON_S))
     }
 
+    /// 202: the hook is in the quarantine pen, durably. `reason` as term text, e.g. `:no_match`.
+    pub fn quarantined(reason: &str) -> Self {
+        let body = json!({"status": "quarantined", "reason": reason}).to_string();
+        Self::Send { status: 202, body, retry_after_s: None, durable: true }
+    }
+
+    pub fn rate_limited(retry_after_s: u32) -> Self {
+        Self::too_many("rate_limited", retry_after_s)
+    }
+
+    pub fn quarantine_rate_limited(retry_after_s: u32) -> Self {
+        Self::too_many("quarantine_rate_limited", retry_after_s)
+    }
+
+    pub fn tenant_overload() -> Self {
+        Self::too_many("tenant_overload", RETRY_SOON_S)
+    }
+
+    /// 503: nothing makes room in the pen but an operator or time.
+    pub fn quarantine_full() -> Self {
+        let body = r#"{"error":"quarantine_full"}"#.to_owned();
+        Self::error(503, body, Some(RETRY_LATER_S))
+    }
+
+    fn too_many(error: &str, retry_after_s: u32) -> Self {
+        Self::error(429, json!({"error": error}).to_string(), Some(retry_after_s))
+    }
+
     pub fn tenant_limit() -> Self {
         let body = r#"{"error":"tenant_limit"}"#.to_owned();
         Self::error(503, body, Some(RETRY_LATER_S))
@@ -173,6 +201,17 @@ mod tests {
                 (401, r#"{"error":"verification_failed","reason":":no_match"}"#, None, false),
             ),
             (Answer::unavailable("overload"), (503, r#"{"error":"overload"}"#, Some(1), false)),
+            (
+                Answer::quarantined(":no_match"),
+                (202, r#"{"status":"quarantined","reason":":no_match"}"#, None, true),
+            ),
+            (Answer::rate_limited(7), (429, r#"{"error":"rate_limited"}"#, Some(7), false)),
+            (
+                Answer::quarantine_rate_limited(2),
+                (429, r#"{"error":"quarantine_rate_limited"}"#, Some(2), false),
+            ),
+            (Answer::tenant_overload(), (429, r#"{"error":"tenant_overload"}"#, Some(1), false)),
+            (Answer::quarantine_full(), (503, r#"{"error":"quarantine_full"}"#, Some(60), false)),
             (
                 Answer::handshake(Err(HandshakeRefusal::Malformed)),
                 (400, r#"{"error":"invalid_handshake"}"#, None, false),

@@ -18,10 +18,8 @@ impl Ingest {
         };
         let source = match self.source(source_id) {
             Ok(source) => source,
-            Err((reason, unavailable)) if reason == RefusedReason::StoreUnavailable => {
-                return unavailable;
-            }
-            Err(_) => return Answer::not_found(),
+            Err((RefusedReason::StoreUnavailable, unavailable)) => return unavailable,
+            Err(_unknown) => return Answer::not_found(),
         };
         let reached = source.tenant_of(url_tenant).is_some();
         match &source.answers.handshake {

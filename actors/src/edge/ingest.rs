@@ -4,6 +4,7 @@
 //! needs the head alone, [`Ingest::accept`] verifies the exact bytes and waits for the commit. An internal fault is
 //! always a 5xx with a Retry-After: several senders never retry a 4xx.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,6 +14,8 @@ use tokio::time::Instant;
 use super::answer::Answer;
 use super::config::{IngestConfig, Routing};
 use super::handshake;
+use super::limits::LimitsHandle;
+use super::pen::{Promise, QuarantineHandle};
 use crate::model::dedupe::DedupeRule;
 use crate::model::envelope::Envelope;
 use crate::model::ids::{DEFAULT_TENANT, HookId, LIFECYCLE_SOURCE, is_name};
@@ -35,9 +38,14 @@ pub struct RequestHead {
     pub headers: Vec<(Bytes, Bytes)>,
     /// The one parseable Content-Length, if there is one.
     pub content_length: Option<u64>,
+    /// The address of whoever opened the connection, where it has one.
+    pub remote: Option<IpAddr>,
     /// Whose verified certificate the connection has; never what a header says.
     pub peer: Option<Arc<PeerIdentity>>,
 }
+
+/// How a request ends, for the metrics and for its sender.
+pub(super) type Decided = (IngestOutcome, Answer);
 
 /// A request whose body may be read.
 #[derive(Clone, Debug)]
@@ -64,6 +72,8 @@ pub struct Ingest {
     pub config: IngestConfig,
     pub sources: SourceTable,
     pub batchers: Arc<[BatcherHandle]>,
+    pub limits: LimitsHandle,
+    pub quarantine: QuarantineHandle,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     pub events: Arc<dyn Events>,
@@ -157,7 +167,8 @@ impl Ingest {
     /// Verifies, queues and waits for the commit.
     pub async fn accept(&self, admitted: Admitted, head: RequestHead, body: Bytes) -> Answer {
         let Admitted { source, tenant_id, started } = admitted;
-        let (outcome, answer) = self.decide(&source, tenant_id, head, body).await;
+        let decided = self.decide(&source, tenant_id, head, body).await;
+        let (outcome, answer) = decided.unwrap_or_else(|refused| refused);
         let took = started.elapsed();
         self.events.emit(&Event::IngestAnswered { source_id: &source.id, outcome, took });
         answer
@@ -169,32 +180,23 @@ impl Ingest {
         tenant_id: Option<String>,
         head: RequestHead,
         body: Bytes,
-    ) -> (IngestOutcome, Answer) {
+    ) -> Result<Decided, Decided> {
         let now_ms = self.clock.now_ms();
         let now_s = i64::try_from(now_ms / 1000).unwrap_or(i64::MAX);
         let judge = Judge { now_unix_s: now_s, max_inflated_bytes: self.config.max_body_bytes };
         let checked = source.verifier.check(&seen(&head, &body), &judge);
         let checked = checked.and_then(|()| handshake::is_no_forgery(source, &body));
         let mut verification = source.verifier.verification(checked);
-        if let Err(reason) = checked {
-            self.events.emit(&Event::VerifyFailed {
-                source_id: &source.id,
-                provider: verification.provider.as_deref().unwrap_or("none"),
-                scheme: verification.scheme.as_deref().unwrap_or("none"),
-            });
-            match source.on_verify_failure {
-                OnVerifyFailure::Reject => {
-                    let answer = Answer::verification_failed(reason.as_term_text());
-                    return (IngestOutcome::Rejected, answer);
+        let place = match checked {
+            Ok(()) => {
+                if let Some(answer) = handshake::of_hook(source, &body) {
+                    return Ok((IngestOutcome::Handshake, answer));
                 }
-                OnVerifyFailure::AcceptFlag => verification.flagged = true,
+                self.charge(source, tenant_id.as_deref(), &head, body.len())?;
+                None
             }
-        }
-        if checked.is_ok()
-            && let Some(answer) = handshake::of_hook(source, &body)
-        {
-            return (IngestOutcome::Handshake, answer);
-        }
+            Err(reason) => Some(self.unverified(source, reason, &mut verification)?),
+        };
         // A hook that did not verify never gets a key: whoever forged it could keep the real one away.
         let rule = source.dedupe.as_ref().filter(|_| checked.is_ok());
         let dedupe_key = rule.and_then(|rule| rule.key(&head.headers, &body));
@@ -214,45 +216,62 @@ impl Ingest {
             dedupe_key,
             verification: Some(Bytes::from(verification.encode())),
         };
-        let (sinks, key_ttl_ms) = (Arc::clone(&source.modules), rule.map(DedupeRule::ttl_ms));
-        let hook = NewHook { envelope, sinks, lanes, key_ttl_ms };
-        let (outcome, answer) = self.commit(id, hook).await;
-        match (outcome, &source.answers.response) {
-            (IngestOutcome::Committed | IngestOutcome::Duplicate, Some(response)) => {
-                (outcome, Answer::said(response))
+        let is_for_the_pen = source.on_verify_failure == OnVerifyFailure::Quarantine;
+        match (checked, place) {
+            (Err(reason), Some(place)) if is_for_the_pen => {
+                Ok(self.hold(&envelope, reason, place).await)
             }
-            (_, _) => (outcome, answer),
+            (_, place) => {
+                let (sinks, key_ttl_ms) =
+                    (Arc::clone(&source.modules), rule.map(DedupeRule::ttl_ms));
+                let hook = NewHook { envelope, sinks, lanes, key_ttl_ms };
+                let (outcome, answer) = self.commit(id, hook, place).await;
+                match (outcome, &source.answers.response) {
+                    (IngestOutcome::Committed | IngestOutcome::Duplicate, Some(response)) => {
+                        Ok((outcome, Answer::said(response)))
+                    }
+                    (_, _) => Ok((outcome, answer)),
+                }
+            }
         }
     }
 
-    async fn commit(&self, id: HookId, hook: NewHook) -> (IngestOutcome, Answer) {
+    async fn commit(&self, id: HookId, hook: NewHook, place: Option<Promise>) -> Decided {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let batcher = self.batchers.get(turn % self.batchers.len().max(1));
-        let queued =
-            batcher.ok_or(Refusal::StoreUnavailable).and_then(|batcher| batcher.submit(hook));
+        let share = self.limits.share_percent(hook.envelope.tenant());
+        let queued = batcher
+            .ok_or(Refusal::StoreUnavailable)
+            .and_then(|batcher| batcher.submit_within(hook, share));
         let answer = match queued {
             Ok((waiting, deadline)) => waiting.answer(deadline).await,
             Err(refusal) => CommitAnswer::Refused(refusal),
         };
         match answer {
-            CommitAnswer::Committed(_) => (IngestOutcome::Committed, Answer::accepted(id)),
+            CommitAnswer::Committed(_) => {
+                place.into_iter().for_each(Promise::keep);
+                (IngestOutcome::Committed, Answer::accepted(id))
+            }
             CommitAnswer::Duplicate(original) => {
                 (IngestOutcome::Duplicate, Answer::duplicate(original))
             }
-            CommitAnswer::Refused(Refusal::Overload) => {
+            CommitAnswer::Refused(refusal) => self.refused(refusal),
+            CommitAnswer::Unknown => (IngestOutcome::Unknown, Answer::CloseUnanswered),
+        }
+    }
+
+    pub(super) fn refused(&self, refusal: Refusal) -> Decided {
+        match refusal {
+            Refusal::Overload => {
                 self.events.emit(&Event::LoadShed);
                 (IngestOutcome::Overload, Answer::unavailable("overload"))
             }
-            CommitAnswer::Refused(Refusal::StoreUnavailable) => {
+            Refusal::StoreUnavailable => {
                 (IngestOutcome::StoreUnavailable, Answer::unavailable("store_unavailable"))
             }
-            CommitAnswer::Refused(Refusal::TenantLimit) => {
-                (IngestOutcome::TenantLimit, Answer::tenant_limit())
-            }
-            CommitAnswer::Refused(Refusal::DedupeQuota) => {
-                (IngestOutcome::DedupeQuota, Answer::dedupe_quota())
-            }
-            CommitAnswer::Unknown => (IngestOutcome::Unknown, Answer::CloseUnanswered),
+            Refusal::TenantLimit => (IngestOutcome::TenantLimit, Answer::tenant_limit()),
+            Refusal::TenantOverload => (IngestOutcome::TenantOverload, Answer::tenant_overload()),
+            Refusal::DedupeQuota => (IngestOutcome::DedupeQuota, Answer::dedupe_quota()),
         }
     }
 

@@ -1,12 +1,21 @@
 //! What stands between a request and the queue.
 
 mod answer;
+mod cells;
 mod config;
 mod handshake;
 mod ingest;
+mod limited;
+mod limits;
+mod pen;
+pub mod quarantine;
+pub mod rate_limiter;
 pub mod source_store;
 
 pub use answer::Answer;
-pub use config::{IngestConfig, Routing};
+pub use config::{IngestConfig, QuarantineConfig, RateLimitsConfig, Routing};
 pub use ingest::{Admitted, BodyFailure, Ingest, RequestHead};
+pub use limits::{LimitSource, LimitsHandle, Sender};
+pub use pen::{PenRefusal, PenSize, Promise, QuarantineHandle};
+pub use rate_limiter::{MAX_OVERRIDES, SetError};
 pub use source_store::{SourceChange, SourceStoreError, SourceStoreHandle};

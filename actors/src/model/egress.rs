@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::network::Network;
+
 /// Section `egress`: what sinks may reach beyond public addresses over TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -182,69 +184,6 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
         [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => Some(join(high, low)),
         _other => None,
     }
-}
-
-/// A network: the addresses that share its leading bits. IPv4 is kept as `::ffff:0:0/96`, which no IPv6 network covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Network {
-    bits: u128,
-    mask: u128,
-}
-
-impl Network {
-    const fn v4(a: u8, b: u8, c: u8, d: u8, prefix_bits: u32) -> Self {
-        let bits = Ipv4Addr::new(a, b, c, d).to_ipv6_mapped().to_bits();
-        Self { bits, mask: u128::MAX << (32 - prefix_bits) }
-    }
-
-    const fn v6(address: Ipv6Addr, prefix_bits: u32) -> Self {
-        Self { bits: address.to_bits(), mask: u128::MAX << (128 - prefix_bits) }
-    }
-
-    const fn contains(&self, address: IpAddr) -> bool {
-        let bits = match address {
-            IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
-            IpAddr::V6(address) => address.to_bits(),
-        };
-        bits & self.mask == self.bits && is_v4(bits) == is_v4(self.bits)
-    }
-
-    fn parse(entry: &str) -> Result<Self, &'static str> {
-        let (address, prefix) = match entry.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix)),
-            None => (entry, None),
-        };
-        let Ok(address) = address.parse::<IpAddr>() else {
-            return Err("is not a network: write it like 10.1.0.0/16 or fd12::/48");
-        };
-        let (bits, width_bits) = match address {
-            IpAddr::V4(address) => (address.to_ipv6_mapped().to_bits(), 32),
-            IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => {
-                return Err("must be written as IPv4");
-            }
-            IpAddr::V6(address) => (address.to_bits(), 128),
-        };
-        let prefix_bits = match prefix {
-            None => width_bits,
-            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                digits.parse().unwrap_or(u32::MAX)
-            }
-            Some(_other) => u32::MAX,
-        };
-        if prefix_bits > width_bits {
-            return Err("has no prefix length between 0 and the address's own");
-        }
-        // A shift by the whole width leaves nothing of the mask.
-        let mask = u128::MAX.checked_shl(width_bits - prefix_bits).unwrap_or(0);
-        if bits & !mask != 0 {
-            return Err("has bits set after its prefix");
-        }
-        Ok(Self { bits, mask })
-    }
-}
-
-const fn is_v4(bits: u128) -> bool {
-    bits >> 32 == 0xffff
 }
 
 const GLOBAL_UNICAST: Network = Network::v6(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);

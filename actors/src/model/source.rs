@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::dedupe::DedupeSpec;
 use super::handshake::{Handshake, HandshakeSpec, Response, ResponseSpec};
 use super::ids::DEFAULT_TENANT;
+use super::rate_limit::RateLimit;
 use super::sink_spec::{self, SinkSpec};
 use super::verify::{Verifier, VerifySpec, VerifySpecError, VerifyType};
 
@@ -44,6 +45,9 @@ pub struct SourceSpec {
     /// then put hooks into any tenant.
     #[serde(default)]
     pub trust_url_tenant: bool,
+    /// How many of its verified hooks are taken; absent for no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<RateLimit>,
 }
 
 fn default_tenant() -> String {
@@ -57,7 +61,9 @@ pub enum OnVerifyFailure {
     /// It is answered 401 and not stored.
     #[default]
     Reject,
-    /// It is stored and delivered, flagged.
+    /// It is kept in the quarantine pen and answered 202, up to the limits of section `quarantine`.
+    Quarantine,
+    /// It is stored and delivered, flagged, up to the same limits.
     AcceptFlag,
 }
 
@@ -90,6 +96,7 @@ impl SourceSpec {
             dedupe: None,
             forward_headers: None,
             trust_url_tenant: false,
+            rate_limit: None,
         }
     }
 
@@ -147,7 +154,7 @@ mod tests {
             "on_verify_failure": "accept_flag", "handshake": {"type": "meta", "verify_token": ["t"]},
             "response": {"status": 202, "body": "ok", "content_type": "text/x"}, "sinks": [{"type": "log"}],
             "dedupe": {"header": "x-id", "ttl_seconds": 60}, "forward_headers": ["X-A"],
-            "trust_url_tenant": true});
+            "trust_url_tenant": true, "rate_limit": {"rate": 5, "burst": 10}});
         let spec: SourceSpec = from_value(written.clone()).unwrap();
         assert_eq!(to_value(&spec).unwrap(), written);
         assert!(!spec.is_shared() && !spec.verifies_nothing());

@@ -16,6 +16,11 @@ pub enum IngestOutcome {
     /// The connection was closed unanswered: the fence could not be made durable.
     Unknown,
     TenantLimit,
+    RateLimited,
+    TenantOverload,
+    Quarantined,
+    QuarantineRateLimited,
+    QuarantineFull,
     /// Nothing was stored: the provider asked something, and was answered.
     Handshake,
     DedupeQuota,
@@ -31,6 +36,11 @@ impl IngestOutcome {
             Self::StoreUnavailable => "store_unavailable",
             Self::Unknown => "unknown",
             Self::TenantLimit => "tenant_limit",
+            Self::RateLimited => "rate_limited",
+            Self::TenantOverload => "tenant_overload",
+            Self::Quarantined => "quarantined",
+            Self::QuarantineRateLimited => "quarantine_rate_limited",
+            Self::QuarantineFull => "quarantine_full",
             Self::Handshake => "handshake",
             Self::DedupeQuota => "dedupe_quota",
         }
@@ -75,6 +85,24 @@ pub enum DeliveryResult {
     Timeout,
 }
 
+/// Why held hooks were deleted: the `reason` label of `ankusa_quarantine_deleted_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum QuarantineDeletion {
+    Retention,
+    Purge,
+}
+
+impl QuarantineDeletion {
+    pub const ALL: [Self; 2] = [Self::Retention, Self::Purge];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Retention => "retention",
+            Self::Purge => "purge",
+        }
+    }
+}
+
 /// One thing that happened.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
@@ -92,6 +120,19 @@ pub enum Event<'a> {
         scheme: &'a str,
     },
     LoadShed,
+    /// A hook that had verified was over one of its limits.
+    RateLimited {
+        tenant_id: &'a str,
+    },
+    /// An operator's limit of this tenant is in force.
+    TenantLimited {
+        tenant_id: &'a str,
+    },
+    /// Held hooks were deleted, by `purge` or for their age.
+    QuarantineDeleted {
+        reason: QuarantineDeletion,
+        entries: u64,
+    },
     CommitApplied {
         hooks: u64,
         bytes: u64,

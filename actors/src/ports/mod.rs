@@ -12,7 +12,9 @@ mod sink;
 
 pub use clock::Clock;
 pub use entropy::Entropy;
-pub use events::{DeliveryResult, Event, Events, IngestOutcome, RefusedReason, ReopenResult};
+pub use events::{
+    DeliveryResult, Event, Events, IngestOutcome, QuarantineDeletion, RefusedReason, ReopenResult,
+};
 pub use kv::{
     Damaged, Direction, DiskRoom, Engine, Kv, KvError, Lane, Look, Moment, OpenError, OpenReport,
     Page, Pair, Scan, StoreCut, StoreStats, Verified,

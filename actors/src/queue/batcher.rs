@@ -74,6 +74,7 @@ pub struct BatcherHandle {
     bell: Doorbell<BatcherMsg>,
     inbox: Inbox<Buffered>,
     admission: Arc<Admission>,
+    tenant_share_percent: u32,
     ledger: Ledger,
     store: StoreHandle,
     start_deadline: Duration,
@@ -88,6 +89,7 @@ impl BatcherHandle {
             slot,
             inbox: Inbox::default(),
             admission: Admission::new(config.max_queue, config.max_queue_bytes),
+            tenant_share_percent: config.tenant_share_percent,
             ledger: ledger.clone(),
             store: store.clone(),
             start_deadline: Duration::from_millis(config.start_deadline_ms),
@@ -104,18 +106,34 @@ impl BatcherHandle {
         &self.admission
     }
 
-    /// Queues a hook, or refuses it at once.
+    /// Queues a hook whose tenant has the share of the room that every tenant has: [`Self::submit_within`].
+    ///
+    /// # Errors
+    /// Those.
+    pub fn submit(&self, hook: NewHook) -> Result<(Waiting, Instant), Refusal> {
+        self.submit_within(hook, None)
+    }
+
+    /// Queues a hook, or refuses it at once. Its tenant may have `share_percent` of the room that others leave, or else
+    /// `batcher.tenant_share_percent`.
     ///
     /// # Errors
     /// `Overload` when the partition is full or the commit path stalls, so that a stall costs the requests already in
-    /// flight and nobody else; `StoreUnavailable` while nobody can commit, or the disk has no room for new hooks.
-    pub fn submit(&self, hook: NewHook) -> Result<(Waiting, Instant), Refusal> {
+    /// flight and nobody else; `TenantOverload` when its tenant has had its share; `StoreUnavailable` while nobody can
+    /// commit, or the disk has no room for new hooks.
+    pub fn submit_within(
+        &self,
+        hook: NewHook,
+        share_percent: Option<u32>,
+    ) -> Result<(Waiting, Instant), Refusal> {
         if !self.slot.is_running() || !self.store.state().takes_hooks() {
             return Err(Refusal::StoreUnavailable);
         }
         let now = Instant::now();
         self.ledger.admits(now, self.stall)?;
-        let permit = self.admission.admit(hook.envelope.body.len()).ok_or(Refusal::Overload)?;
+        let share = share_percent.unwrap_or(self.tenant_share_percent);
+        let (tenant, bytes) = (hook.envelope.tenant(), hook.envelope.body.len());
+        let permit = self.admission.admit(tenant, bytes, share)?;
         let (reply, waiting) = reply();
         let deadline = now + self.start_deadline;
         self.inbox.push(Buffered { hook, reply, permit, deadline });

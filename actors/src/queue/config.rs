@@ -17,6 +17,10 @@ pub struct BatcherConfig {
     pub max_queue: usize,
     /// The same bound in body bytes, > 0. It is memory: `partitions` times this can be held at once.
     pub max_queue_bytes: usize,
+    /// Of the room in a partition that others leave, what one tenant may have, in percent, 1 to 100: one hook more of it is
+    /// answered 429 `tenant_overload`. The rest is there at once for the next tenant; with 100 one tenant can take it all,
+    /// as it can while no other has come.
+    pub tenant_share_percent: u32,
     /// Bytes of one writer group, > 0. Also the bytes that may wait for the Writer: too few and groups stay small.
     pub group_commit_max_bytes: usize,
     /// Hooks of one writer group, > 0.
@@ -43,6 +47,7 @@ impl Default for BatcherConfig {
             max_delay_ms: 0,
             max_queue: 10_000,
             max_queue_bytes: 256 << 20,
+            tenant_share_percent: 87,
             group_commit_max_bytes: 4 << 20,
             group_commit_max_records: 4_096,
             group_commit_delay_ms: 1,

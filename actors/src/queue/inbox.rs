@@ -7,33 +7,33 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Made with the tree; survives its owner, so a restarted owner finds what was left.
-pub(super) struct Inbox<T> {
+pub(crate) struct Inbox<T> {
     items: Arc<Mutex<VecDeque<T>>>,
 }
 
 impl<T> Inbox<T> {
-    pub(super) fn push(&self, item: T) {
+    pub(crate) fn push(&self, item: T) {
         self.items().push_back(item);
     }
 
     /// The next item, if `fits` says that it may be taken.
-    pub(super) fn pop_if(&self, fits: impl FnOnce(&T) -> bool) -> Option<T> {
+    pub(crate) fn pop_if(&self, fits: impl FnOnce(&T) -> bool) -> Option<T> {
         let mut items = self.items();
         items.front().is_some_and(fits).then(|| items.pop_front()).flatten()
     }
 
     /// Up to `max` items, oldest first.
-    pub(super) fn take(&self, max: usize) -> Vec<T> {
+    pub(crate) fn take(&self, max: usize) -> Vec<T> {
         let mut items = self.items();
         let count = items.len().min(max);
         items.drain(..count).collect()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.items().is_empty()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.items().len()
     }
 

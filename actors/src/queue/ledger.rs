@@ -225,7 +225,7 @@ mod tests {
     fn group(first: u64, last: u64) -> (Group, Waiting) {
         let (reply, waiting) = reply();
         assert!(reply.start());
-        let permit = Admission::new(1, 1).admit(1).unwrap();
+        let permit = Admission::new(1, 1).admit("acme", 1, 100).unwrap();
         let callers = vec![Caller { reply, answer: CommitAnswer::Committed(Seq(first)), permit }];
         (Group { first: Seq(first), last: Seq(last), opened_at: Instant::now(), callers }, waiting)
     }
@@ -266,7 +266,7 @@ mod tests {
     fn caller(answer: CommitAnswer) -> (Caller, Waiting) {
         let (reply, waiting) = reply();
         assert!(reply.start());
-        let permit = Admission::new(1, 1).admit(1).unwrap();
+        let permit = Admission::new(1, 1).admit("acme", 1, 100).unwrap();
         (Caller { reply, answer, permit }, waiting)
     }
 

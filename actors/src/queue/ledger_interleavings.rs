@@ -16,8 +16,11 @@ const ORDERS: usize = 3_000;
 fn group(seq: u64, room: &Arc<Admission>) -> (Group, Waiting) {
     let (reply, waiting) = reply();
     assert!(reply.start());
-    let caller =
-        Caller { reply, answer: CommitAnswer::Committed(Seq(seq)), permit: room.admit(1).unwrap() };
+    let caller = Caller {
+        reply,
+        answer: CommitAnswer::Committed(Seq(seq)),
+        permit: room.admit("acme", 1, 100).unwrap(),
+    };
     let group =
         Group { first: Seq(seq), last: Seq(seq), opened_at: Instant::now(), callers: vec![caller] };
     (group, waiting)

@@ -31,6 +31,8 @@ pub enum Refusal {
     StoreUnavailable,
     /// It would be one tenant too many: 503 `tenant_limit`.
     TenantLimit,
+    /// Its tenant holds its share of the batchers, while others find room: 429 `tenant_overload`.
+    TenantOverload,
     /// Its dedupe key would be one too many: 503 `dedupe_quota`.
     DedupeQuota,
 }
@@ -54,7 +56,7 @@ pub struct Waiting {
 }
 
 /// A connected pair.
-pub(super) fn reply() -> (Reply, Waiting) {
+pub(crate) fn reply() -> (Reply, Waiting) {
     let (sender, receiver) = oneshot::channel();
     let state = Arc::new(AtomicU8::new(WAITING));
     (Reply { sender: Some(sender), state: Arc::clone(&state) }, Waiting { receiver, state })

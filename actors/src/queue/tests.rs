@@ -49,7 +49,7 @@ fn entry(tenant: &str, body: &str, deadline: Instant) -> (CommitEntry, Waiting) 
     let row =
         PendingRow::new("Elixir.Ankusa.Sink.Http", "src", stored_size(&value), ValueVersion::V0);
     let (reply, waiting) = reply();
-    let permit = Admission::new(1, usize::MAX).admit(body.len()).unwrap();
+    let permit = Admission::new(1, usize::MAX).admit("acme", body.len(), 100).unwrap();
     let tenant = tenant.to_owned();
     let rows = vec![(0, row)];
     (CommitEntry { tenant, value, rows, key: None, reply, permit, deadline }, waiting)

@@ -296,10 +296,15 @@ impl StoreHandle {
         self.tell(lease.generation, synced)
     }
 
-    /// Applies a batch and makes it durable.
+    /// Applies a batch and makes it durable, both in one open of the store: an fsync after a reopen says nothing of what
+    /// was applied before it.
     pub async fn apply_synced(&self, batch: Batch, lane: Lane) -> Result<(), KvError> {
-        self.apply(batch, lane).await?;
-        self.sync().await
+        let lease = self.lease()?;
+        let mut written = lease.kv().apply(batch, lane).await;
+        if written.is_ok() {
+            written = lease.sync().await;
+        }
+        self.tell(lease.generation, written)
     }
 
     pub fn get(&self, cf: Cf, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {

@@ -15,13 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ankusa_actors::dispatch::DispatchConfig;
-use ankusa_actors::edge::{IngestConfig, Routing};
+use ankusa_actors::edge::{IngestConfig, QuarantineConfig, RateLimitsConfig, Routing};
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::envelope::Envelope;
 use ankusa_actors::model::forward::ForwardPolicy;
 use ankusa_actors::model::ids::{HookId, Seq};
 use ankusa_actors::model::invariants::{self, Dump};
 use ankusa_actors::model::keys::{HookKey, is_sentinel};
+use ankusa_actors::model::rate_limit::Limits;
 use ankusa_actors::model::source::OnVerifyFailure;
 use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::model::verify::Verifier;
@@ -90,7 +91,10 @@ impl Bench {
                     routing: Routing::Path,
                     prefix: "/webhooks".to_owned(),
                     max_body_bytes: 1 << 20,
+                    trusted_proxies: Arc::default(),
                 },
+                rate_limits: RateLimitsConfig::default(),
+                quarantine: QuarantineConfig::default(),
                 batcher: BatcherConfig::default(),
                 tenants: TenantsConfig::default(),
                 dedupe: DedupeConfig::default(),
@@ -222,6 +226,7 @@ pub fn open_source(id: &str, tenant: &str, modules: &[&'static str]) -> Source {
         dedupe: None,
         forward: ForwardPolicy::default(),
         trust_url_tenant: false,
+        rate_limit: Limits::default(),
         switches: Switches::default(),
     }
 }

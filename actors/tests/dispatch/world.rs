@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ankusa_actors::dispatch::{DispatchConfig, DispatchSnapshot};
-use ankusa_actors::edge::{IngestConfig, Routing};
+use ankusa_actors::edge::{IngestConfig, QuarantineConfig, RateLimitsConfig, Routing};
 use ankusa_actors::model::batch::Batch;
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::counters::{self, Field};
@@ -17,6 +17,7 @@ use ankusa_actors::model::ids::{HookId, Seq, TenantOrd};
 use ankusa_actors::model::invariants::{Dump, check};
 use ankusa_actors::model::keys::{CounterKey, is_sentinel};
 use ankusa_actors::model::ordering::OrderBy;
+use ankusa_actors::model::rate_limit::Limits;
 use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::model::verify::Verifier;
 use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
@@ -243,7 +244,10 @@ impl World {
                 routing: Routing::Path,
                 prefix: String::new(),
                 max_body_bytes: 1 << 20,
+                trusted_proxies: Arc::default(),
             },
+            rate_limits: RateLimitsConfig::default(),
+            quarantine: QuarantineConfig::default(),
             batcher: BatcherConfig::default(),
             tenants: TenantsConfig::default(),
             dedupe: DedupeConfig::default(),
@@ -423,6 +427,7 @@ fn of_sinks(id: String, sinks: Vec<Arc<dyn Sink>>) -> Source {
         sinks,
         forward: ForwardPolicy::All,
         trust_url_tenant: false,
+        rate_limit: Limits::default(),
         switches: Switches::default(),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ankusa_actors::dispatch::{DispatchConfig, RetryConfig};
-use ankusa_actors::edge::{IngestConfig, Routing};
+use ankusa_actors::edge::{IngestConfig, QuarantineConfig, RateLimitsConfig, Routing};
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::counters::{self, Field};
 use ankusa_actors::model::delivery::{DeliveryRow, RowState};
@@ -16,6 +16,7 @@ use ankusa_actors::model::invariants::{self, Dump};
 use ankusa_actors::model::keys::{
     CounterKey, DedupeKey, DedupeValue, DeliveryKey, HookKey, TenantNameKey, is_sentinel,
 };
+use ankusa_actors::model::rate_limit::Limits;
 use ankusa_actors::model::source::OnVerifyFailure;
 use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::model::verify::Verifier;
@@ -128,7 +129,10 @@ fn settings() -> NodeSettings {
             routing: Routing::Path,
             prefix: String::new(),
             max_body_bytes: 1 << 20,
+            trusted_proxies: Arc::default(),
         },
+        rate_limits: RateLimitsConfig::default(),
+        quarantine: QuarantineConfig::default(),
         batcher: BatcherConfig { partitions: 1, ..BatcherConfig::default() },
         tenants: TenantsConfig::default(),
         // No step is over before what has expired is gone.
@@ -168,6 +172,7 @@ fn source(sinks: u16, asked: &Asked) -> Source {
         sinks: of_source,
         forward: ForwardPolicy::All,
         trust_url_tenant: false,
+        rate_limit: Limits::default(),
         switches: Switches::default(),
     }
 }

@@ -232,6 +232,9 @@ impl Stage {
                     CommitAnswer::Refused(Refusal::TenantLimit) => {
                         format!("{name}: 503 tenant_limit")
                     }
+                    CommitAnswer::Refused(Refusal::TenantOverload) => {
+                        format!("{name}: 429 tenant_overload")
+                    }
                     CommitAnswer::Refused(Refusal::DedupeQuota) => {
                         format!("{name}: 503 dedupe_quota")
                     }

@@ -1,6 +1,7 @@
 //! Plans from seeds.
 
 use ankusa_actors::dispatch::{DispatchConfig, RetryConfig};
+use ankusa_actors::edge::QuarantineConfig;
 use ankusa_actors::model::failure::FailureClass;
 use ankusa_actors::ports::sim::SimOp;
 use ankusa_actors::queue::{BatcherConfig, DedupeConfig, TenantsConfig};
@@ -37,6 +38,7 @@ impl Chance {
 #[derive(Clone, Copy)]
 struct Weights {
     send: u64,
+    hold: u64,
     advance: u64,
     sink: u64,
     disk: u64,
@@ -49,6 +51,7 @@ struct Weights {
 
 const EVERYTHING: Weights = Weights {
     send: 30,
+    hold: 8,
     advance: 30,
     sink: 4,
     disk: 14,
@@ -79,7 +82,7 @@ const CLASSES: [FailureClass; 5] = [
     FailureClass::Corruption,
 ];
 
-const CHILDREN: [&str; 16] = [
+const CHILDREN: [&str; 19] = [
     "writer",
     "writer",
     "syncer",
@@ -93,6 +96,9 @@ const CHILDREN: [&str; 16] = [
     "dispatch",
     "dedupe_sweeper",
     "scrubber",
+    "rate_limiter",
+    "quarantine",
+    "quarantine",
     "services",
     "front",
     "node",
@@ -120,6 +126,7 @@ fn draw_settings(chance: &mut Chance) -> Settings {
         max_delay_ms: chance.pick(&[0, 0, 5]),
         max_queue: chance.pick(&[5, 10_000]),
         max_queue_bytes: chance.pick(&[60, 1 << 20]),
+        tenant_share_percent: chance.pick(&[50, 87]),
         group_commit_max_bytes: chance.pick(&[600, 4 << 20]),
         group_commit_max_records: chance.pick(&[2, 16, 4_096]),
         group_commit_delay_ms: chance.pick(&[0, 1]),
@@ -156,12 +163,18 @@ fn draw_settings(chance: &mut Chance) -> Settings {
         },
         store,
         dispatch,
+        quarantine: QuarantineConfig {
+            burst: chance.pick(&[4, 100]),
+            max_bytes: chance.pick(&[5_000, 1 << 30]),
+            ..default.quarantine
+        },
     }
 }
 
 fn draw_step(chance: &mut Chance, weights: Weights) -> Step {
-    let Weights { send, advance, sink, disk, heal, crash, ask, clock, end } = weights;
-    let mut at = chance.below(send + advance + sink + disk + heal + crash + ask + clock + end);
+    let Weights { send, hold, advance, sink, disk, heal, crash, ask, clock, end } = weights;
+    let sum = send + hold + advance + sink + disk + heal + crash + ask + clock + end;
+    let mut at = chance.below(sum);
     let mut falls_on = |weight: u64| {
         let falls = at < weight;
         at = at.wrapping_sub(weight);
@@ -173,6 +186,11 @@ fn draw_step(chance: &mut Chance, weights: Weights) -> Step {
         let sinks = chance.pick(&[0, 1, 1, 2]);
         let key = chance.one_in(2).then(|| chance.below(3));
         Step::Send { hooks, tenant, sinks, key }
+    } else if falls_on(hold) {
+        let tenant = chance.pick(&["acme", "blue"]).to_owned();
+        let hold = Step::Hold { hooks: chance.pick(&[1, 1, 3, 12]) };
+        let limit = Step::Limit { tenant, burst: chance.pick(&[0, 1, 5]) };
+        chance.pick(&[hold.clone(), hold.clone(), hold, limit])
     } else if falls_on(advance) {
         Step::Advance { ms: chance.pick(&[0, 1, 1, 5, 20, 100, 1_000, 6_000]) }
     } else if falls_on(sink) {

@@ -17,6 +17,7 @@ use ankusa_actors::ports::{Clock, Delivery, Event, Events, Pair};
 use ankusa_actors::queue::{CommitAnswer, DedupeConfig, NewHook};
 use tokio::time::Instant;
 
+use super::pen::PenJudge;
 use super::plan::{Plan, Step};
 use crate::common::EPOCH_MS;
 
@@ -107,6 +108,7 @@ pub struct Judge {
     keeps_time: bool,
     /// Nothing in the plan makes an attempt be made twice.
     asks_once: bool,
+    pub pen: PenJudge,
     record: Arc<Mutex<Record>>,
 }
 
@@ -125,6 +127,7 @@ impl Judge {
             dedupe: plan.settings.dedupe.clone(),
             keeps_time: !plan.steps.iter().any(|step| matches!(step, Step::SetClock { .. })),
             asks_once: !plan.steps.iter().any(Step::disturbs),
+            pen: PenJudge::new(disk),
             record: Arc::default(),
         }
     }
@@ -400,6 +403,9 @@ impl Judge {
     fn inspect_rows(&self, when: &str, rows: impl Fn(Cf) -> Vec<Pair>) {
         let family = |cf| rows(cf).into_iter().map(move |(key, value)| (cf, key, value));
         let dump = Dump::from_rows(Cf::ALL.into_iter().flat_map(family));
+        for objection in self.pen.objections() {
+            self.object(format!("{when}: {objection}"));
+        }
         let hooks = self.hooks(&rows(Cf::Hooks));
         let index = rows(Cf::Index);
         for violation in invariants::check(&dump) {
@@ -517,6 +523,8 @@ impl Judge {
         self.record.lock().unwrap().is_over = true;
         self.inspect_acked("at the end");
         self.inspect_sweep();
+        let wrong = [self.pen.objections_to_limits(), self.pen.unanswered()].concat();
+        wrong.into_iter().for_each(|objection| self.object(objection));
         let sent = self.record.lock().unwrap().sent.clone();
         for (body, sent) in &sent {
             if sent.fate == Fate::Waiting {

@@ -13,6 +13,7 @@
 
 mod draw;
 mod judge;
+mod pen;
 pub mod plan;
 mod shrink;
 mod world;
@@ -32,6 +33,7 @@ pub struct Story {
     pub violations: Vec<String>,
     pub committed: usize,
     pub delivered: usize,
+    pub held: usize,
     pub power_cuts: usize,
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ankusa_actors::dispatch::{DispatchConfig, RetryConfig};
+use ankusa_actors::edge::QuarantineConfig;
 use ankusa_actors::model::failure::FailureClass;
 use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::node::{NodeSettings, Roles};
@@ -28,6 +29,15 @@ pub enum Step {
         /// All of them carry this key of their provider.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<u64>,
+    },
+    /// Requests that do not verify and are for the quarantine pen.
+    Hold {
+        hooks: u64,
+    },
+    /// An operator gives a tenant a rate limit, or with 0 takes it away.
+    Limit {
+        tenant: String,
+        burst: u64,
     },
     /// The client of the oldest request under way goes away.
     HangUp,
@@ -86,6 +96,8 @@ impl Step {
     pub fn disturbs(&self) -> bool {
         match self {
             Self::Send { .. }
+            | Self::Hold { .. }
+            | Self::Limit { .. }
             | Self::HangUp
             | Self::Advance { .. }
             | Self::Heal
@@ -227,6 +239,7 @@ pub struct Settings {
     pub dedupe: DedupeConfig,
     pub store: StoreConfig,
     pub dispatch: DispatchConfig,
+    pub quarantine: QuarantineConfig,
 }
 
 impl Default for Settings {
@@ -247,6 +260,7 @@ impl Default for Settings {
                 retry: RetryConfig { max_ms: 2_000, ..RetryConfig::default() },
                 ..DispatchConfig::default()
             },
+            quarantine: QuarantineConfig::default(),
         }
     }
 }
@@ -261,6 +275,7 @@ impl Settings {
         settings.dedupe = self.dedupe.clone();
         settings.store = self.store.clone();
         settings.dispatch = self.dispatch.clone();
+        settings.quarantine = self.quarantine.clone();
     }
 
     /// What is not the default.

@@ -62,7 +62,12 @@ fn simpler_steps(step: &Step) -> Vec<Step> {
             fewer.map(|hooks| Step::Send { hooks, tenant: tenant.clone(), sinks, key }).collect()
         }
         Step::CutPower { keeping } if keeping > 0 => vec![Step::CutPower { keeping: 0 }],
+        Step::Hold { hooks } if hooks > 1 => {
+            [1, hooks / 2].map(|hooks| Step::Hold { hooks }).to_vec()
+        }
         Step::Send { .. }
+        | Step::Hold { .. }
+        | Step::Limit { .. }
         | Step::HangUp
         | Step::Advance { .. }
         | Step::Sink { .. }

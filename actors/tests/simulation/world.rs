@@ -4,10 +4,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ankusa_actors::edge::RequestHead;
 use ankusa_actors::model::cf::Cf;
 use ankusa_actors::model::envelope::Envelope;
+use ankusa_actors::model::gcra::Rate;
 use ankusa_actors::model::ids::HookId;
 use ankusa_actors::model::ordering::OrderBy;
+use ankusa_actors::model::rate_limit::{RateLimit, TenantLimit};
+use ankusa_actors::model::source::OnVerifyFailure;
+use ankusa_actors::model::verify::VerifySpec;
 use ankusa_actors::node::{Node, Ports};
 use ankusa_actors::ports::sim::{SimClock, SimDisk, SimEntropy};
 use ankusa_actors::ports::{
@@ -88,6 +93,14 @@ impl Sink for JudgedSink {
     }
 }
 
+/// A source whose hooks never verify and are held.
+fn pen() -> Source {
+    let spec = serde_json::json!({"type": "github", "secret": "secret"});
+    let spec: VerifySpec = serde_json::from_value(spec).unwrap();
+    let (verifier, on_verify_failure) = (spec.build().unwrap(), OnVerifyFailure::Quarantine);
+    Source { verifier, on_verify_failure, ..open_source("pen", "default", &[]) }
+}
+
 /// The engine of one process: with the process gone it opens nothing any more.
 pub struct Plugged {
     pub engine: LateEngine,
@@ -135,6 +148,8 @@ struct World {
     late: Duration,
     life: Option<Life>,
     clients: Vec<(String, JoinHandle<()>)>,
+    /// Those whose hooks are for the pen, and operators who set limits.
+    others: Vec<(String, JoinHandle<()>)>,
     moods: Moods,
     power_cuts: usize,
 }
@@ -159,6 +174,7 @@ pub(super) async fn live(plan: &Plan) -> Story {
         violations: judge.violations(),
         committed: judge.committed(),
         delivered: judge.taken(),
+        held: judge.pen.held(),
         power_cuts: world.power_cuts,
     }
 }
@@ -191,7 +207,7 @@ impl World {
                 ..open_source(&format!("src{sinks}"), "default", &[])
             }
         };
-        bench.sources = Arc::new((0..=2).map(source).collect::<Sources>());
+        bench.sources = Arc::new((0..=2).map(source).chain([pen()]).collect::<Sources>());
         Self {
             judge,
             bench,
@@ -200,6 +216,7 @@ impl World {
             late: Duration::ZERO,
             life: None,
             clients: Vec::new(),
+            others: Vec::new(),
             moods,
             power_cuts: 0,
         }
@@ -210,6 +227,14 @@ impl World {
             Step::Send { hooks, tenant, sinks, key } => {
                 (0..*hooks).for_each(|_| self.send(tenant, *sinks, *key));
                 // Lets some of what follows from it happen, as another thread would.
+                tokio::task::yield_now().await;
+            }
+            Step::Hold { hooks } => {
+                (0..*hooks).for_each(|_| self.hold());
+                tokio::task::yield_now().await;
+            }
+            Step::Limit { tenant, burst } => {
+                self.limit(tenant, *burst);
                 tokio::task::yield_now().await;
             }
             Step::HangUp => self.hang_up(),
@@ -345,6 +370,50 @@ impl World {
         NewHook { envelope, sinks: Arc::clone(&source.modules), lanes, key_ttl_ms }
     }
 
+    fn hold(&mut self) {
+        let body = format!("held-{}", self.others.len());
+        self.judge.pen.is_sent(&body);
+        let Some(life) = &self.life else { return self.judge.pen.is_lost(&body) };
+        let (ingest, judge) = (Arc::clone(&life.node.handles().ingest), self.judge.clone());
+        let head = RequestHead {
+            method: "POST".to_owned(),
+            path: "/webhooks/pen".to_owned(),
+            headers: Vec::new(),
+            content_length: None,
+            remote: None,
+            peer: None,
+            query: None,
+        };
+        let sent = body.clone();
+        let client = tokio::spawn(async move {
+            let Ok(admitted) = ingest.admit(&head) else { return };
+            let answer = ingest.accept(admitted, head, Bytes::from(sent.clone())).await;
+            judge.note(&format!("{sent}: {answer:?}"));
+            let wrong = judge.pen.is_answered(&sent, &answer);
+            wrong.into_iter().for_each(|objection| judge.object(objection));
+        });
+        self.others.push((body, client));
+    }
+
+    fn limit(&mut self, tenant: &str, burst: u64) {
+        let Some(life) = &self.life else { return };
+        let (limits, judge) = (life.node.handles().limits.clone(), self.judge.clone());
+        let limit = (burst > 0).then(|| TenantLimit {
+            limit: RateLimit { rate: Rate::whole(1), burst: Some(burst), ..RateLimit::default() },
+            overload_share_percent: None,
+        });
+        let row = limit.map_or(String::new(), |limit| serde_json::to_string(&limit).unwrap());
+        let tenant = tenant.to_owned();
+        // Until it is answered, nobody knows.
+        judge.pen.is_limited(&tenant, None);
+        let operator = tokio::spawn(async move {
+            let set = limits.set(&tenant, limit).await;
+            judge.note(&format!("the limit of {tenant} is {row:?}: {set:?}"));
+            judge.pen.is_limited(&tenant, set.is_ok().then_some(row));
+        });
+        self.others.push((String::new(), operator));
+    }
+
     fn hang_up(&self) {
         if let Some((body, client)) = self.clients.iter().find(|(_, client)| !client.is_finished())
         {
@@ -403,6 +472,12 @@ impl World {
                 self.judge.is_lost(body);
             }
         }
+        for (body, other) in &self.others {
+            if !other.is_finished() {
+                other.abort();
+                self.judge.pen.is_lost(body);
+            }
+        }
         if let Some(life) = self.life.take() {
             life.is_in.store(false, Ordering::Relaxed);
             life.node.stop(Duration::ZERO).await;
@@ -423,6 +498,13 @@ impl World {
                 self.judge.object(format!("{body} is not answered by the end of a stop"));
                 client.abort();
                 self.judge.is_lost(body);
+            }
+        }
+        for (body, other) in &self.others {
+            if !other.is_finished() {
+                self.judge.object(format!("{body:?} is not answered by the end of a stop"));
+                other.abort();
+                self.judge.pen.is_lost(body);
             }
         }
     }
@@ -446,6 +528,13 @@ impl World {
             if self.judge.committed() == before && !is_limited {
                 self.judge.object(format!("a healed node does not take a hook of {tenant}"));
             }
+        }
+        let before = self.judge.pen.held();
+        self.hold();
+        self.advance(Duration::from_secs(30)).await;
+        let is_full = self.bench.settings.quarantine.max_bytes < 1 << 20;
+        if self.judge.pen.held() == before && !is_full {
+            self.judge.object("a healed node holds no hook".to_owned());
         }
         let Some(life) = &self.life else { return };
         if let Some(class) = life.node.handles().readiness.store_failure().await {

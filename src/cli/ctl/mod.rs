@@ -3,6 +3,7 @@
 //! The socket speaks HTTP/1.1, so `curl --unix-socket` says the same. Tables are for people; `--json` hands the node's
 //! answer on as it came.
 
+mod limits;
 mod purge;
 mod render;
 mod socket;
@@ -19,7 +20,7 @@ use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
 use serde_json::Value;
 
-use super::http::{AskError, ask, whole};
+use super::http::{AskError, ask_with, whole};
 use super::{ConfigFile, EXIT_WRONG_COUNTERS, complain, converse, print};
 use verbs::{Shape, Verb};
 
@@ -54,7 +55,7 @@ pub(super) fn run(args: &CtlArgs) -> ExitCode {
             return sources::run(&path, sources, args.json).await;
         }
         let connection = socket::connect(&path).await?;
-        let answer = ask(connection, verb.method(), &verb.path_and_query(), verb.limit()).await;
+        let answer = ask_with(connection, verb.request()?, verb.limit()).await;
         show(answer.map_err(|error| error.to_string())?, verb, args.json)
             .await
             .map_err(|error| error.to_string())

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use clap::{Args, Subcommand};
-use hyper::{Method, StatusCode};
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Method, Request, StatusCode};
 use url::form_urlencoded::{Serializer, byte_serialize};
 
+use super::limits::{QuarantineVerb, RateLimitsVerb};
 use super::sources::SourcesVerb;
 
 /// How long most answers may take to begin.
@@ -37,6 +41,12 @@ pub(super) enum Verb {
     /// Deliveries that were given up
     #[command(subcommand)]
     Dlq(DlqVerb),
+    /// How much is taken of each tenant
+    #[command(subcommand)]
+    RateLimits(RateLimitsVerb),
+    /// Hooks that did not verify and are held
+    #[command(subcommand)]
+    Quarantine(QuarantineVerb),
     /// Sources that the API keeps
     #[command(subcommand)]
     Sources(SourcesVerb),
@@ -145,6 +155,8 @@ pub(super) enum Shape {
 impl Verb {
     pub(super) const fn method(&self) -> Method {
         match self {
+            Self::RateLimits(verb) => verb.method(),
+            Self::Quarantine(verb) => verb.method(),
             Self::Status
             | Self::Tree
             | Self::Ready
@@ -200,6 +212,8 @@ impl Verb {
                     ("cursor", page.cursor.clone()),
                 ],
             ),
+            Self::RateLimits(verb) => verb.path_and_query(),
+            Self::Quarantine(verb) => verb.path_and_query(),
             // Asks for itself.
             Self::Sources(_) => String::new(),
             Self::Purge(args) => args.path_and_query(None),
@@ -225,6 +239,8 @@ impl Verb {
             | Self::Scrub { .. }
             | Self::Crash { .. }
             | Self::Stop => Shape::Facts,
+            Self::RateLimits(verb) => verb.shape(),
+            Self::Quarantine(verb) => verb.shape(),
             Self::Tree => Shape::Tree,
             Self::Metrics | Self::Dump => Shape::Lines,
             Self::Hooks(_) => Shape::Rows("hooks"),
@@ -246,12 +262,26 @@ impl Verb {
             | Self::Stats { .. }
             | Self::Tenants(_)
             | Self::Dlq(_)
+            | Self::RateLimits(_)
+            | Self::Quarantine(_)
             | Self::Purge(_)
             | Self::Sources(_)
             | Self::Dump
             | Self::Scrub { .. }
             | Self::Crash { .. } => LIMIT,
         }
+    }
+
+    /// The whole of it: with JSON, or with nothing.
+    pub(super) fn request(&self) -> Result<Request<Full<Bytes>>, String> {
+        let request = Request::builder().method(self.method()).uri(self.path_and_query());
+        let request = request.header(HOST, "localhost");
+        let request = if let Self::RateLimits(verb) = self {
+            request.header(CONTENT_TYPE, "application/json").body(Full::new(verb.body()))
+        } else {
+            request.body(Full::default())
+        };
+        request.map_err(|error| error.to_string())
     }
 
     /// Whether `status`, though no success, is an answer to the question and not a refusal.
@@ -281,7 +311,10 @@ pub(super) fn in_path(name: &str) -> String {
     encoded.replace('+', "%20")
 }
 
-fn with_query<const N: usize>(path: &str, fields: [(&str, Option<String>); N]) -> String {
+pub(super) fn with_query<const N: usize>(
+    path: &str,
+    fields: [(&str, Option<String>); N],
+) -> String {
     let mut query = Serializer::new(String::new());
     for (name, value) in fields {
         if let Some(value) = value {

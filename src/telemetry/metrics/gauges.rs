@@ -75,6 +75,8 @@ pub struct Gauges {
     dispatch_runnable: Sampled,
     dispatch_breakers_open: Sampled,
     dispatch_tenant_inflight: Family<Count>,
+    quarantine_entries: Sampled,
+    quarantine_bytes: Sampled,
 }
 
 impl Gauges {
@@ -123,6 +125,8 @@ impl Gauges {
                 "ankusa_dispatch_runnable",
                 "Claimed deliveries waiting for a slot",
             ),
+            quarantine_entries: gauge("ankusa_quarantine_entries", "Hooks in the quarantine pen"),
+            quarantine_bytes: gauge("ankusa_quarantine_bytes", "Bytes of the quarantine pen"),
             dispatch_breakers_open: gauge(
                 "ankusa_dispatch_breakers_open",
                 "Sinks left alone for a while",
@@ -163,6 +167,11 @@ impl Gauges {
         self.queue_lane_members.set(queue.lane_members);
         self.dispatch_lanes_blocked.set(queue.lanes_blocked);
         self.queue_oldest_due_age.set_ms(queue.oldest_due_age_ms);
+    }
+
+    pub fn set_quarantine(&self, entries: u64, bytes: u64) {
+        self.quarantine_entries.set(entries);
+        self.quarantine_bytes.set(bytes);
     }
 
     pub fn set_disk(&self, free_bytes: u64, total_bytes: u64) {

@@ -18,9 +18,9 @@ use super::{Registrar, histogram};
 use crate::config::Config;
 
 /// Stands for a source that is not configured (any more): label values are bounded.
-const OTHER: &str = "other";
+pub(super) const OTHER: &str = "other";
 
-const OUTCOMES: [IngestOutcome; 9] = [
+const OUTCOMES: [IngestOutcome; 14] = [
     IngestOutcome::Committed,
     IngestOutcome::Duplicate,
     IngestOutcome::Rejected,
@@ -28,6 +28,11 @@ const OUTCOMES: [IngestOutcome; 9] = [
     IngestOutcome::StoreUnavailable,
     IngestOutcome::Unknown,
     IngestOutcome::TenantLimit,
+    IngestOutcome::RateLimited,
+    IngestOutcome::TenantOverload,
+    IngestOutcome::Quarantined,
+    IngestOutcome::QuarantineRateLimited,
+    IngestOutcome::QuarantineFull,
     IngestOutcome::Handshake,
     IngestOutcome::DedupeQuota,
 ];
@@ -56,8 +61,7 @@ type SinkSeries = BTreeMap<(&'static str, DeliveryResult), (Counter, Histogram)>
 /// What happens to requests.
 #[derive(Debug)]
 pub(super) struct IngestSeries {
-    requests: Family<Counter>,
-    durations: Family<Histogram>,
+    families: SourceFamilies,
     configured: BTreeMap<String, Arc<SourceSeries>>,
     /// Of the configuration and of the API.
     sources: ArcSwap<BTreeMap<String, Arc<SourceSeries>>>,
@@ -71,26 +75,26 @@ pub(super) struct IngestSeries {
 #[derive(Debug)]
 struct SourceSeries {
     outcomes: BTreeMap<IngestOutcome, Counter>,
+    quarantine_rate_limited: Counter,
+    quarantine_full: Counter,
     duration: Histogram,
 }
 
 impl IngestSeries {
     pub(super) fn new(to: &mut Registrar, config: &Config) -> Self {
-        let requests =
-            to.counters("ankusa_ingest_requests", "Requests of a known source, by how they ended");
-        let durations =
-            to.histograms("ankusa_ingest_duration_seconds", "From a request to its answer");
+        let families = SourceFamilies::new(to);
         let refused =
             to.counters("ankusa_ingest_refused", "Requests refused before their source was known");
-        let source = |id: &String| (id.clone(), SourceSeries::new(&requests, &durations, id));
+        let source = |id: &String| (id.clone(), families.of(id));
         let configured: BTreeMap<_, _> = config.sources.keys().map(source).collect();
         Self {
-            requests,
-            durations,
+            families,
             sources: ArcSwap::from_pointee(configured.clone()),
             configured,
             other_source: Arc::new(SourceSeries {
                 outcomes: OUTCOMES.map(|outcome| (outcome, Counter::default())).into(),
+                quarantine_rate_limited: Counter::default(),
+                quarantine_full: Counter::default(),
                 duration: histogram(),
             }),
             refused: REASONS
@@ -109,6 +113,11 @@ impl IngestSeries {
         let sources = self.sources.load();
         let source = sources.get(source_id).map_or(&self.other_source, |source| source);
         count(&source.outcomes, &outcome);
+        if outcome == IngestOutcome::QuarantineRateLimited {
+            source.quarantine_rate_limited.inc();
+        } else if outcome == IngestOutcome::QuarantineFull {
+            source.quarantine_full.inc();
+        }
         source.duration.observe(took.as_secs_f64());
     }
 
@@ -123,26 +132,64 @@ impl IngestSeries {
         let mut now = self.configured.clone();
         for id in ids {
             let known = before.get(id).map(Arc::clone);
-            let series =
-                known.unwrap_or_else(|| SourceSeries::new(&self.requests, &self.durations, id));
+            let series = known.unwrap_or_else(|| self.families.of(id));
             now.insert(id.clone(), series);
         }
         for gone in before.keys().filter(|id| !now.contains_key(*id)) {
-            self.requests.forget("source_id", gone);
-            self.durations.forget("source_id", gone);
+            self.families.forget(gone);
             self.verify_failures.forget("source_id", gone);
         }
         self.sources.store(Arc::new(now));
     }
 }
 
-impl SourceSeries {
-    fn new(requests: &Family<Counter>, durations: &Family<Histogram>, id: &str) -> Arc<Self> {
+/// The series there are of each source.
+#[derive(Debug)]
+struct SourceFamilies {
+    requests: Family<Counter>,
+    durations: Family<Histogram>,
+    quarantine_rate_limited: Family<Counter>,
+    quarantine_full: Family<Counter>,
+}
+
+impl SourceFamilies {
+    fn new(to: &mut Registrar) -> Self {
+        Self {
+            requests: to.counters(
+                "ankusa_ingest_requests",
+                "Requests of a known source, by how they ended",
+            ),
+            durations: to
+                .histograms("ankusa_ingest_duration_seconds", "From a request to its answer"),
+            quarantine_rate_limited: to.counters(
+                "ankusa_quarantine_rate_limited",
+                "Hooks that did not verify and were too many to be held or flagged",
+            ),
+            quarantine_full: to.counters(
+                "ankusa_quarantine_full",
+                "Hooks that did not verify and found no room in the quarantine pen",
+            ),
+        }
+    }
+
+    fn of(&self, id: &str) -> Arc<SourceSeries> {
         let count = |outcome: IngestOutcome| {
-            (outcome, requests.of([("source_id", id), ("outcome", outcome.as_str())]))
+            (outcome, self.requests.of([("source_id", id), ("outcome", outcome.as_str())]))
         };
-        let outcomes = OUTCOMES.map(count).into();
-        Arc::new(Self { outcomes, duration: durations.of([("source_id", id)]) })
+        Arc::new(SourceSeries {
+            outcomes: OUTCOMES.map(count).into(),
+            quarantine_rate_limited: self.quarantine_rate_limited.of([("source_id", id)]),
+            quarantine_full: self.quarantine_full.of([("source_id", id)]),
+            duration: self.durations.of([("source_id", id)]),
+        })
+    }
+
+    fn forget(&self, id: &str) {
+        let Self { requests, durations, quarantine_rate_limited, quarantine_full } = self;
+        for counters in [requests, quarantine_rate_limited, quarantine_full] {
+            counters.forget("source_id", id);
+        }
+        durations.forget("source_id", id);
     }
 }
 

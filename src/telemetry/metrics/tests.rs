@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ankusa_actors::model::failure::FailureClass;
 use ankusa_actors::ports::{
-    DeliveryResult, IngestOutcome, RefusedReason, ReopenResult, StoreStats,
+    DeliveryResult, IngestOutcome, QuarantineDeletion, RefusedReason, ReopenResult, StoreStats,
 };
 
 use super::*;
@@ -39,6 +39,12 @@ fn emit_one_of_each(metrics: &Metrics) {
             provider: "Elixir.Ankusa.Verifier.Hmac",
             scheme: "github",
         },
+        Event::IngestAnswered { source_id, outcome: IngestOutcome::QuarantineRateLimited, took },
+        Event::IngestAnswered { source_id, outcome: IngestOutcome::QuarantineFull, took },
+        Event::RateLimited { tenant_id: "default" },
+        Event::RateLimited { tenant_id: "named by a URL" },
+        Event::TenantLimited { tenant_id: "acme" },
+        Event::QuarantineDeleted { reason: QuarantineDeletion::Purge, entries: 30 },
         Event::LoadShed,
         Event::CommitApplied { hooks: 64, bytes: 4_096, took },
         Event::WalSynced { groups: 2, took: ms(600) },
@@ -100,6 +106,7 @@ fn every_series_comes_out_as_documented() {
         lane_members: 29,
         oldest_due_age_ms: 9_500,
     });
+    metrics.gauges.set_quarantine(31, 32);
     metrics.gauges.set_disk(120_000_000_000, 240_000_000_000);
     let dispatch = DispatchGauges {
         running: 10,

@@ -8,6 +8,7 @@ use crate::model::delivery::{DeliveryRow, RowState};
 use crate::model::envelope::Envelope;
 use crate::model::ids::{Seq, TenantOrd};
 use crate::model::keys::*;
+use crate::model::quarantine::StoredSummary;
 
 /// A committed hook, as far as the invariants look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +53,9 @@ pub struct Dump {
     pub(super) expiries: BTreeSet<(Vec<u8>, u64)>,
     pub(super) tenants: BTreeMap<TenantOrd, String>,
     pub(super) names: BTreeMap<String, TenantOrd>,
+    /// Held hooks, by when and who they are: their summaries, and the bytes of their envelopes.
+    pub(super) held: BTreeMap<(u64, Vec<u8>), Vec<u8>>,
+    pub(super) held_envelopes: BTreeMap<(u64, Vec<u8>), usize>,
     pub(super) counters: BTreeMap<CounterKey, i64>,
     pub(super) next_seq: Option<Seq>,
     pub(super) next_ord: Option<u64>,
@@ -60,7 +64,7 @@ pub struct Dump {
 
 impl Dump {
     /// Reads rows in any order. Sentinels are passed over, and so is what no invariant is about: the archive's
-    /// catalogue, the quarantine, the audit trail, and the single facts other than the two markers.
+    /// catalogue, the audit trail, and the single facts other than the two markers.
     pub fn from_rows<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         rows: impl IntoIterator<Item = (Cf, K, V)>,
     ) -> Self {
@@ -93,7 +97,8 @@ impl Dump {
                 };
                 self.counters.insert(counter, counters::read(value)?);
             }
-            Cf::Archive | Cf::Quarantine | Cf::Audit => {}
+            Cf::Quarantine => return self.read_held(key, value),
+            Cf::Archive | Cf::Audit => {}
         }
         Some(())
     }
@@ -154,6 +159,21 @@ impl Dump {
             }
             OUTBOX_TAG => {}
             _unknown => return None,
+        }
+        Some(())
+    }
+
+    fn read_held(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
+        let QuarantineKey { part, received_at_ms, id } = QuarantineKey::decode(key)?;
+        let held = (received_at_ms, id.to_vec());
+        match part {
+            QuarantinePart::Summary => {
+                StoredSummary::decode(value).ok()?;
+                self.held.insert(held, value.to_vec());
+            }
+            QuarantinePart::Body => {
+                self.held_envelopes.insert(held, value.len());
+            }
         }
         Some(())
     }

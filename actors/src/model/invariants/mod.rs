@@ -14,6 +14,7 @@ use super::keys::{
     ClaimedKey, ClearedKey, CounterKey, DeadByTenantKey, DeadKey, DeliveryKey, DueKey, LaneHeadKey,
     LaneMarkerKey, LaneMemberKey,
 };
+use super::quarantine::says_its_size;
 
 mod dump;
 mod recount;
@@ -77,6 +78,8 @@ pub enum Violation {
     #[error("{0:?} has members, and neither a head nor a marker")]
     LaneStalled(LaneMarkerKey),
 
+    #[error("held hook {id} of {received_at_ms} {what}")]
+    Held { received_at_ms: u64, id: String, what: &'static str },
     #[error("the dedupe key {key:02x?} expires at {expires_at_ms} and has no entry that says so")]
     KeyWithoutExpiry { key: Vec<u8>, expires_at_ms: u64 },
     #[error("an entry says that the dedupe key {key:02x?} expires at {expires_at_ms}: none does")]
@@ -126,6 +129,7 @@ pub fn check(dump: &Dump) -> Vec<Violation> {
     found.extend(unreadable.map(|(cf, key)| Violation::Unreadable { cf: *cf, key: key.clone() }));
     rows::check(dump, &mut found);
     check_lanes(dump, &mut found);
+    check_held(dump, &mut found);
     check_keys(dump, &mut found);
     check_tenants(dump, &mut found);
     check_next_seq(dump, &mut found);
@@ -160,6 +164,22 @@ fn check_lanes(dump: &Dump, found: &mut Vec<Violation>) {
             found.push(Violation::LaneStalled(lane));
         }
     }
+}
+
+fn check_held(dump: &Dump, found: &mut Vec<Violation>) {
+    let mut wrong = |(received_at_ms, id): &(u64, Vec<u8>), what| {
+        let (received_at_ms, id) = (*received_at_ms, String::from_utf8_lossy(id).into_owned());
+        found.push(Violation::Held { received_at_ms, id, what });
+    };
+    for (held, summary) in &dump.held {
+        match dump.held_envelopes.get(held) {
+            None => wrong(held, "has no envelope"),
+            Some(bytes) if !says_its_size(summary, *bytes) => wrong(held, "has another size"),
+            Some(_) => {}
+        }
+    }
+    let orphans = dump.held_envelopes.keys().filter(|held| !dump.held.contains_key(held));
+    orphans.for_each(|held| wrong(held, "has no summary"));
 }
 
 /// A dedupe key and its entry in the expiry index are there together, and say the same. Keys are told without their tag.

@@ -10,6 +10,7 @@ use crate::model::ids::HookId;
 use crate::model::keys::*;
 use crate::model::map_store::MapStore;
 use crate::model::ops::{NewHook, Ops, stored_size};
+use crate::model::quarantine::Summary;
 use crate::model::value_version::ValueVersion;
 
 const ACME: TenantOrd = TenantOrd(1);
@@ -114,13 +115,48 @@ fn a_sound_store_and_an_empty_one_have_no_violations() {
 }
 
 #[test]
+fn a_held_hook_has_both_rows_and_says_its_size() {
+    let summary = |id: &str| Summary {
+        id: id.to_owned(),
+        source_id: "github".to_owned(),
+        tenant_id: None,
+        received_at_ms: 7,
+        reason: "no_match",
+    };
+    let held =
+        |id: &'static str, what| Violation::Held { received_at_ms: 7, id: id.to_owned(), what };
+    let found = after(|store| {
+        let mut put = |id: &str, part: QuarantinePart, value: &[u8]| {
+            store.put(Cf::Quarantine, &summary(id).key().of(part), value);
+        };
+        put("a", QuarantinePart::Summary, &summary("a").encode(3).0);
+        put("a", QuarantinePart::Body, b"abc");
+        put("b", QuarantinePart::Summary, &summary("b").encode(3).0);
+        put("c", QuarantinePart::Body, b"abc");
+        put("d", QuarantinePart::Summary, &summary("d").encode(4).0);
+        put("d", QuarantinePart::Body, b"abc");
+        put("e", QuarantinePart::Summary, b"rot");
+    });
+    let key = summary("e").key().of(QuarantinePart::Summary);
+    let unreadable = Violation::Unreadable { cf: Cf::Quarantine, key };
+    assert_eq!(
+        found,
+        [
+            unreadable,
+            held("b", "has no envelope"),
+            held("d", "has another size"),
+            held("c", "has no summary")
+        ]
+    );
+}
+
+#[test]
 fn sentinels_and_families_without_invariants_are_passed_over() {
     let found = after(|store| {
         store.put(Cf::Index, b"D", b"");
         store.put(Cf::Index, &[b'D'; 1].into_iter().chain([0xff; 22]).collect::<Vec<_>>(), b"");
         store.put(Cf::Hooks, &[0xff; 8], b"");
         store.put(Cf::Archive, &SegmentKey(Seq(1)).encode(), b"anything");
-        store.put(Cf::Quarantine, b"sanything", b"anything");
         store.put(Cf::Audit, b"anything", b"anything");
         store.put(Cf::Default, b"anything", b"anything");
         store.put(Cf::Index, b"oanything", b"anything");

@@ -172,14 +172,17 @@ impl Bench {
         let part = Part::Scans { hooks: SINGLE_HOOKS };
         for _ in 0..self.rounds {
             for (figures, into) in [(self.empty(&part)?, false), (self.run(store, &part)?, true)] {
-                let Figures::Scans { first_us, warm_us } = figures else { return Err(not_asked()) };
+                let Figures::Scans { first_us, warm_us, once_us } = figures else {
+                    return Err(not_asked());
+                };
                 let first: f64 = first_us.iter().sum();
                 let slowest = first_us.iter().copied().fold(0.0, f64::max);
                 let word = if into { "passed" } else { "empty" };
                 self.tell(format!(
                     "claim scans, {word}: start to first delivery {first:.0} us in {} scans, the slowest {slowest:.0} us; \
-                     warm {warm_us:.1} us a scan",
-                    first_us.len()
+                     warm {warm_us:.1} us a scan; looking once for what the last process left {:.0} us",
+                    first_us.len(),
+                    once_us.iter().sum::<f64>()
                 ));
                 let scans = &mut self.measured.scans;
                 let side = if into { &mut scans.with } else { &mut scans.without };

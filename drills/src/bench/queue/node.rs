@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ankusa_actors::dispatch::DispatchConfig;
-use ankusa_actors::edge::{IngestConfig, Routing};
+use ankusa_actors::edge::{IngestConfig, QuarantineConfig, RateLimitsConfig, Routing};
 use ankusa_actors::model::envelope::Envelope;
 use ankusa_actors::model::forward::ForwardPolicy;
 use ankusa_actors::model::ids::HookId;
+use ankusa_actors::model::rate_limit::Limits;
 use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::model::verify::Verifier;
 use ankusa_actors::node::{Node, NodeSettings, Ports, Roles};
@@ -209,6 +210,7 @@ fn source(id: &str, sink: Arc<dyn Sink>) -> Source {
         dedupe: None,
         forward: ForwardPolicy::All,
         trust_url_tenant: false,
+        rate_limit: Limits::default(),
         switches: Switches::default(),
     }
 }
@@ -222,7 +224,10 @@ fn settings(roles: Roles) -> NodeSettings {
             routing: Routing::Path,
             prefix: String::new(),
             max_body_bytes: 1 << 20,
+            trusted_proxies: Arc::default(),
         },
+        rate_limits: RateLimitsConfig::default(),
+        quarantine: QuarantineConfig::default(),
         batcher: BatcherConfig::default(),
         dedupe: DedupeConfig::default(),
         tenants: TenantsConfig::default(),

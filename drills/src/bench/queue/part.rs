@@ -15,6 +15,7 @@ use tokio::time::sleep;
 
 use super::fill::{Past, fill};
 use super::node::{HANGING, QUICK, Tree};
+use super::timed::ScanTime;
 use crate::bench::process::{Process, cpu_of};
 use crate::drill::{CannotInject, OrCannot};
 
@@ -55,10 +56,26 @@ pub(super) struct Acks {
 /// What it came to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Figures {
-    Filled { took_s: f64, disk_bytes: u64 },
-    Acks { cpu_us_a_hook: f64, per_second: f64, rss_bytes: u64 },
-    Scans { first_us: Vec<f64>, warm_us: f64 },
-    DeadLetters { total: u64, page_ms: Vec<f64>, filtered_ms: Vec<f64> },
+    Filled {
+        took_s: f64,
+        disk_bytes: u64,
+    },
+    Acks {
+        cpu_us_a_hook: f64,
+        per_second: f64,
+        rss_bytes: u64,
+    },
+    /// Of claims, and of what is looked at once after a start.
+    Scans {
+        first_us: Vec<f64>,
+        warm_us: f64,
+        once_us: Vec<f64>,
+    },
+    DeadLetters {
+        total: u64,
+        page_ms: Vec<f64>,
+        filtered_ms: Vec<f64>,
+    },
 }
 
 impl Part {
@@ -244,15 +261,17 @@ async fn scans(directory: &Path, hooks: u64) -> Result<Figures, CannotInject> {
             Ok(tree.quick.taken() > number)
         })
         .await?;
-        times.push(
-            tree.scans.take().iter().map(|took| took.as_secs_f64() * 1e6).collect::<Vec<_>>(),
-        );
+        times.push(tree.scans.take());
     }
     tree.stop().await?;
+    let us = |of_claim: bool, times: &[Vec<ScanTime>]| -> Vec<f64> {
+        let times = times.iter().flatten().filter(|time| time.is_of_claim == of_claim);
+        times.map(|time| time.took.as_secs_f64() * 1e6).collect()
+    };
     // Everything from the start to the first delivery.
-    let first_us = times.first().cloned().unwrap_or_default();
-    let warm = times.get(1..).unwrap_or_default().iter().flatten().copied().collect();
-    Ok(Figures::Scans { first_us, warm_us: super::median(warm) })
+    let (first, later) = times.split_at(times.len().min(1));
+    let warm_us = super::median(us(true, later));
+    Ok(Figures::Scans { first_us: us(true, first), warm_us, once_us: us(false, first) })
 }
 
 async fn dead_letters(directory: &Path, times: u64) -> Result<Figures, CannotInject> {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ankusa_actors::model::batch::Batch;
 use ankusa_actors::model::cf::Cf;
+use ankusa_actors::model::keys::{ActiveKey, DueKey};
 use ankusa_actors::ports::{
     DiskRoom, Engine, Kv, KvError, Lane, Look, OpenError, OpenReport, Page, Scan, StoreStats,
     Verified,
@@ -12,19 +13,28 @@ use ankusa_actors::ports::{
 use ankusa_node::rocks::RocksEngine;
 use async_trait::async_trait;
 
+/// One scan of the index.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ScanTime {
+    /// Looks for rows that are due, or for tenants with such: every claim begins with these. The others are made once
+    /// after a start.
+    pub(super) is_of_claim: bool,
+    pub(super) took: Duration,
+}
+
 /// How long every scan of the index took since the last look.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ScanTimes {
-    times: Arc<Mutex<Vec<Duration>>>,
+    times: Arc<Mutex<Vec<ScanTime>>>,
 }
 
 impl ScanTimes {
-    fn record(&self, took: Duration) {
-        self.times.lock().unwrap_or_else(PoisonError::into_inner).push(took);
+    fn record(&self, time: ScanTime) {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner).push(time);
     }
 
     /// Takes them out, oldest first.
-    pub(super) fn take(&self) -> Vec<Duration> {
+    pub(super) fn take(&self) -> Vec<ScanTime> {
         std::mem::take(&mut *self.times.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -93,9 +103,11 @@ impl Kv for TimedKv {
 
     async fn scan(&self, scan: Scan) -> Result<Page, KvError> {
         let (is_index, begun) = (scan.cf == Cf::Index, Instant::now());
+        let tag = scan.range.start.first().copied();
+        let is_of_claim = matches!(tag, Some(ActiveKey::TAG | DueKey::TAG));
         let page = self.kv.scan(scan).await;
         if is_index {
-            self.times.record(begun.elapsed());
+            self.times.record(ScanTime { is_of_claim, took: begun.elapsed() });
         }
         page
     }
