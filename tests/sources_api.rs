@@ -75,7 +75,8 @@ async fn a_source_is_made_shown_changed_and_removed_and_every_step_counts_at_onc
     assert_eq!(said(&nobody), error(404, "unknown_source"));
 
     let mut spec = json!({"name": "orders", "tenant": "ignored", "sinks": [sink(&worker)],
-        "verify": {"type": "github", "secret": "hunter2"}, "on_verify_failure": "accept_flag"});
+        "verify": {"type": "github", "secret": "hunter2"}, "on_verify_failure": "accept_flag",
+        "dedupe": {"header": "x-delivery", "ttl_seconds": 60}});
     spec["sinks"][0]["headers"] = json!({"x-key": "hunter2"});
     let created = tell(&node, "POST", SOURCES, &spec).await;
     assert_eq!(created.header("etag"), Some("\"1\""));
@@ -86,7 +87,7 @@ async fn a_source_is_made_shown_changed_and_removed_and_every_step_counts_at_onc
         "verify": {"type": "github", "secret": "[REDACTED]"}, "on_verify_failure": "accept_flag",
         "sinks": [{"type": "http", "url": url, "method": "post", "headers": {"x-key": "[REDACTED]"},
             "timeout_ms": 5000, "allow_unsigned": true, "max_response_bytes": 65536}],
-        "trust_url_tenant": false,
+        "dedupe": {"header": "x-delivery", "ttl_seconds": 60}, "trust_url_tenant": false,
     });
     assert_eq!(said(&created), (201, shown.clone()));
     let got = ask(&node, "GET", ONE, &[], "").await;
@@ -111,6 +112,7 @@ async fn a_source_is_made_shown_changed_and_removed_and_every_step_counts_at_onc
     shown["on_verify_failure"] = json!("reject");
     shown["sinks"][0]["url"] = json!(other.url("/hooks"));
     shown["sinks"][0].as_object_mut().unwrap().remove("headers");
+    shown.as_object_mut().unwrap().remove("dedupe");
     assert_eq!((answer.header("etag"), said(&answer)), (Some("\"2\""), (200, shown.clone())));
     assert_ne!(node.post("/webhooks/acme.orders", b"second").await.id(), id);
     delivered(&other, b"second").await;
@@ -244,9 +246,10 @@ async fn a_node_with_static_sources_shows_them_and_takes_no_changes() {
 
 #[tokio::test]
 async fn a_shared_source_that_verifies_nothing_must_say_that_it_trusts_urls() {
+    let worker = taking().await;
     let config = json!({"http": {"routing": "tenant_path"}});
     let node = persistent(config).await;
-    let mut spec = json!({"name": "open", "sinks": [{"type": "log"}]});
+    let mut spec = json!({"name": "open", "sinks": [sink(&worker)]});
     let shared = "/v1/tenants/default/sources";
     let refused = tell(&node, "POST", shared, &spec).await;
     let (status, body) = said(&refused);
@@ -259,7 +262,8 @@ async fn a_shared_source_that_verifies_nothing_must_say_that_it_trusts_urls() {
         (201, &json!("/webhooks/default/default.open"))
     );
     assert_eq!(node.post("/webhooks/blue/default.open", b"x").await.status, 201);
-    assert_eq!(node.hooks().await[0]["tenant_id"], "blue");
+    delivered(&worker, b"x").await;
+    assert_eq!(worker.last().header("x-ankusa-tenant").as_deref(), Some("blue"));
 
     let own = json!({"name": "own", "sinks": [{"type": "log"}]});
     assert_eq!(tell(&node, "POST", SOURCES, &own).await.status, 201);

@@ -14,10 +14,13 @@ const SHOWN: &[&str] = &[
     "allow_unsigned",
     "body",
     "content_type",
+    "dedupe",
     "enabled",
     "encoding",
     "forward_headers",
     "hash",
+    "header",
+    "json",
     "max_response_bytes",
     "method",
     "on_verify_failure",
@@ -25,6 +28,7 @@ const SHOWN: &[&str] = &[
     "padding",
     "parse",
     "peers",
+    "preset",
     "public_key",
     "rate_limit",
     "secret_decode",
@@ -44,6 +48,7 @@ const SHOWN: &[&str] = &[
     "token_header",
     "tolerance_seconds",
     "trust_url_tenant",
+    "ttl_seconds",
     "type",
     "version",
 ];
@@ -76,7 +81,7 @@ fn redact_source(source: &mut Value) {
     };
     for (key, value) in source.iter_mut() {
         match (key.as_str(), &mut *value) {
-            ("verify" | "handshake" | "response", Value::Object(options)) => {
+            ("verify" | "handshake" | "response" | "dedupe", Value::Object(options)) => {
                 redact_options(options)
             }
             ("sinks", Value::Array(sinks)) => {

@@ -126,8 +126,10 @@ pub const OPENAPI: &str = include_str!("../../openapi/ingest.v1.json");
 const PREFIX: &str = "/webhooks";
 const CATCH: &str = "/webhooks/{source_id}";
 const CATCH_OF_TENANT: &str = "/webhooks/{tenant_id}/{source_id}";
-const HANDSHAKE_STATUSES: &[u16] = &[200, 400, 403, 404, 503];
-const CATCH_STATUSES: &[u16] = &[201, 202, 400, 401, 404, 413, 414, 429, 431, 503];
+/// Besides 2xx: a source says what its provider hears of a hook that was taken.
+const CATCH_REFUSALS: [u16; 8] = [400, 401, 404, 413, 414, 429, 431, 503];
+/// Of a handshake.
+const GET_CATCH_STATUSES: [u16; 5] = [200, 400, 403, 404, 503];
 
 /// The connection is to be closed without an answer.
 #[derive(Debug, thiserror::Error)]
@@ -271,14 +273,15 @@ fn openapi(config: &IngestConfig) -> serde_json::Value {
 pub fn ingest_endpoints() -> Vec<Endpoint> {
     let endpoint =
         |path, method, statuses: &[u16]| Endpoint { path, method, statuses: statuses.to_vec() };
+    let catch: Vec<u16> = (200..300).chain(CATCH_REFUSALS).collect();
     let mut endpoints = vec![
         endpoint("/health", "GET", &[200]),
         endpoint("/ready", "GET", &[200, 503]),
         endpoint("/openapi.json", "GET", &[200]),
-        endpoint(CATCH, "POST", CATCH_STATUSES),
-        endpoint(CATCH, "GET", HANDSHAKE_STATUSES),
-        endpoint(CATCH_OF_TENANT, "POST", CATCH_STATUSES),
-        endpoint(CATCH_OF_TENANT, "GET", HANDSHAKE_STATUSES),
+        endpoint(CATCH, "GET", &GET_CATCH_STATUSES),
+        endpoint(CATCH, "POST", &catch),
+        endpoint(CATCH_OF_TENANT, "GET", &GET_CATCH_STATUSES),
+        endpoint(CATCH_OF_TENANT, "POST", &catch),
     ];
     endpoints.sort();
     endpoints

@@ -17,7 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use crate::config::Config;
+use crate::config::{Config, SourceStoreType};
 
 pub(crate) use assembly::rocks_options;
 
@@ -159,9 +159,11 @@ fn banner(config: &Config) {
     );
     let store = config.instance_dir().join("store");
     info!("store at {}. Durable to power loss on THIS host only.", store.display());
-    info!(
-        "hooks, and secrets of sources in the configuration, are stored in plaintext: no key is configured"
-    );
+    let stored = match config.source_store.kind {
+        SourceStoreType::Static => "hooks",
+        SourceStoreType::Persistent => "hooks, and the sources of the API with their secrets,",
+    };
+    info!("{stored} are stored in plaintext: no key is configured");
 }
 
 struct Signals {

@@ -8,6 +8,7 @@ mod limits;
 mod listeners;
 mod parts;
 mod series;
+mod source_series;
 mod store_gauges;
 #[cfg(test)]
 mod tests;
@@ -238,8 +239,7 @@ impl Events for Metrics {
             }
             Event::Sources { ids, unreadable } => {
                 ingest.keep(ids);
-                let tenants = ids.iter().filter_map(|id| Some(id.split_once('.')?.0));
-                tenants.for_each(|tenant| self.limits.named(tenant));
+                self.limits.keep(ids.iter().filter_map(|id| Some(id.split_once('.')?.0)));
                 self.sources.counted(ids.len(), unreadable);
             }
             Event::SourceChanged { source_id: _, what } => self.sources.changed(what),
