@@ -17,11 +17,11 @@ PARTS ?= 1
 with_rocksdb = rocksdb="$$(scripts/build-rocksdb.sh)" && eval "$$rocksdb" &&
 target = $${CARGO_TARGET_DIR:-target}
 
-.PHONY: help run test check fmt tidy lint features drills canaries bench smoke
+.PHONY: help run test check fmt tidy lint features fuzz-smoke drills canaries bench smoke
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | \
-		while read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | \
+		while read -r name what; do printf '  make %-10s %s\n' "$$name" "$$what"; done
 
 run: ## one node on local disk with a worker beside it, and three curl lines to try
 	@scripts/setup.sh --demo
@@ -55,6 +55,10 @@ features:
 lint:
 	@scripts/setup.sh --check
 	@$(with_rocksdb) cargo clippy --all-targets -- -D warnings
+
+fuzz-smoke: ## what a stranger can send and a disk can hold, mutated for twenty seconds a target
+	@scripts/setup.sh
+	scripts/fuzz.sh 20
 
 drills: ## every crash drill in its short form, judged from outside: at most ten minutes (SEED=)
 	@scripts/setup.sh

@@ -1147,6 +1147,15 @@ fn what_is_worth_a_warning_is_no_mistake() {
         starts,
         ["node.roles has storage, b", "sources is empty: every h", "control.allow_crash is on"]
     );
+    let certificates = source("dedupe: github\nverify: {type: mtls, peers: \"cn:a\"}");
+    let warnings = parse(&certificates).unwrap().warnings();
+    assert_eq!(
+        warnings,
+        [
+            "sources.a is for clients with a certificate, and without http.tls.client_ca_file nobody is asked for one: all of \
+          its hooks are refused"
+        ]
+    );
     for quiet in [source("dedupe: github").as_str(), "node: {roles: [dispatch]}"] {
         assert_eq!(parse(quiet).unwrap().warnings(), Vec::<String>::new(), "{quiet}");
     }

@@ -118,7 +118,11 @@ async fn is_routed(port: u16, method: &str, target: &str) -> bool {
 
 #[tokio::test]
 async fn a_node_serves_its_documents_and_knows_the_methods_they_name_and_no_others() {
-    let node = TestNode::start(json!({"source_store": {"type": "persistent"}})).await;
+    // One that is asked by GET before it is sent hooks.
+    let asked =
+        json!({"handshake": {"type": "meta", "verify_token": "t"}, "sinks": [{"type": "log"}]});
+    let config = json!({"source_store": {"type": "persistent"}, "sources": {"asked": asked}});
+    let node = TestNode::start(config).await;
     let admin = node.admin("/openapi.json").await.value();
     assert_eq!(admin, read(routes::OPENAPI));
     let mut ingest = read(ingest::OPENAPI);
@@ -129,7 +133,7 @@ async fn a_node_serves_its_documents_and_knows_the_methods_they_name_and_no_othe
     for (port, document) in [(node.admin_port, admin), (node.http_port, ingest)] {
         for (path, methods) in document["paths"].as_object().unwrap() {
             let target = path.replace("{tenant}", "acme").replace("{name}", "orders");
-            let target = target.replace("{source_id}", "nobody");
+            let target = target.replace("{source_id}", "asked");
             for method in METHODS {
                 let named = methods.get(method.to_lowercase()).is_some();
                 // Whatever is sent to the ingest port may be a hook, and only a source that asks for it answers a GET.

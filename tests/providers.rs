@@ -9,8 +9,10 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use common::http2::Http2Client;
+use common::tls::{Authority, connect};
 use common::worker::{self, Worker};
-use common::{Answer, TestNode, request};
+use common::{Answer, Client, TestNode, request};
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha1::Sha1;
@@ -24,23 +26,26 @@ const URL: &str = "https://hooks.example/in";
 #[derive(Clone, Copy, Debug)]
 enum Sender {
     Http1,
+    /// With prior knowledge. Names are in lower case on the wire, whatever the client was given.
+    Http2,
 }
 
-const SENDERS: [Sender; 1] = [Sender::Http1];
+const SENDERS: [Sender; 2] = [Sender::Http1, Sender::Http2];
 
 impl Sender {
     async fn send(self, node: &TestNode, hook: &Hook, rename: fn(&str) -> String) -> Answer {
+        let named = hook.headers.iter().map(|(name, value)| (rename(name), value.as_str()));
+        let named: Vec<(String, &str)> = named.collect();
+        let headers: Vec<(&str, &str)> =
+            named.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         match self {
             Self::Http1 => {
-                let named: Vec<(String, &str)> = hook
-                    .headers
-                    .iter()
-                    .map(|(name, value)| (rename(name), value.as_str()))
-                    .collect();
-                let headers: Vec<(&str, &str)> =
-                    named.iter().map(|(name, value)| (name.as_str(), *value)).collect();
                 let asked = request("POST", &hook.target, &headers, &hook.body);
                 node.ask(&asked).await.unwrap()
+            }
+            Self::Http2 => {
+                let mut client = Http2Client::tcp(node.http_port).await;
+                client.ask("POST", &hook.target, &headers, &hook.body).await.unwrap()
             }
         }
     }
@@ -437,6 +442,46 @@ async fn every_handshake_is_answered_and_nothing_is_stored() {
 }
 
 #[tokio::test]
+async fn a_source_knows_its_client_by_the_certificate_of_the_connection() {
+    let worker = Worker::start(worker::Answer::status(503)).await;
+    let (authority, clients) = (Authority::new("authority"), Authority::new("clients"));
+    let own = authority.sign("node");
+    let known = json!({
+        "verify": {"type": "mtls", "peers": ["cn:nobody", "cn:sender"]},
+        "sinks": [common::node::sink(&worker)],
+    });
+    let mut node = TestNode::new(json!({"sources": {"known": known}}));
+    let tls = json!({
+        "cert_file": node.file("node.pem", &own.certificate),
+        "key_file": node.file("node.key", &own.key),
+        "client_ca_file": node.file("clients.pem", &clients.pem),
+    });
+    node.configure(json!({"http": {"tls": tls}}));
+    node.boot().await;
+    let (sender, other) = (clients.sign("sender"), clients.sign("other"));
+    // What a header says of certificates is worth nothing.
+    let lies =
+        [("x-forwarded-client-cert", "Subject=CN=sender"), ("x-ssl-client-s-dn", "CN=sender")];
+    for (pair, reason) in
+        [(None, Some("missing_signature")), (Some(&other), Some("no_match")), (Some(&sender), None)]
+    {
+        let asked = request("POST", "/webhooks/known", &lies, b"x");
+        let client = authority.client(pair, &[]);
+        let mut http1 = Client::try_tls(node.http_port, client).await.unwrap();
+        let stream = connect(node.http_port, authority.client(pair, &["h2"])).await.unwrap();
+        let mut http2 = Http2Client::over(stream).await;
+        let by_http2 = http2.ask("POST", "/webhooks/known", &lies, b"x").await.unwrap();
+        for answer in [http1.ask(&asked).await.unwrap(), by_http2] {
+            match reason {
+                Some(reason) => assert_eq!(answer.sorted(), refused(reason)),
+                None => assert_eq!(answer.status, 201),
+            }
+        }
+    }
+    assert_eq!(node.hooks().await.len(), SENDERS.len());
+}
+
+#[tokio::test]
 async fn a_source_says_what_it_was_told_to_when_a_hook_was_taken() {
     let worker = Worker::start(worker::Answer::status(200)).await;
     let told =
@@ -459,4 +504,48 @@ async fn a_source_says_what_it_was_told_to_when_a_hook_was_taken() {
     let mut bodies: Vec<_> = worker.seen().into_iter().map(|seen| seen.body).collect();
     bodies.sort();
     assert_eq!(bodies, ["1", "2", "3"]);
+}
+
+#[tokio::test]
+async fn a_source_of_the_api_is_held_to_the_same_and_works_at_once() {
+    let node = TestNode::start(json!({"source_store": {"type": "persistent"}})).await;
+    let sources = "/v1/tenants/acme/sources";
+    let tell = async |keys: Value| {
+        let mut spec = json!({"name": "asked", "sinks": [{"type": "log"}]});
+        spec.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+        let mut client = Client::tcp(node.admin_port).await;
+        let body = spec.to_string();
+        client.ask(&request("POST", sources, &[], body.as_bytes())).await.unwrap()
+    };
+    for (keys, message) in [
+        (
+            json!({"verify": {"type": "discord", "public_key": ["00"]}}),
+            "verify.public_key[0]: must be an Ed25519 public key",
+        ),
+        (json!({"verify": {"type": "adyen", "secret": "no hex"}}), "verify.secret: must be hex"),
+        (
+            json!({"verify": {"type": "bearer", "secret": ["a", ""]}}),
+            "verify.secret[1]: must not be empty",
+        ),
+        (
+            json!({"verify": {"type": "square", "secret": "a"}}),
+            "verify.url: is required with type square: the URL is signed",
+        ),
+        (json!({"handshake": {"type": "slack"}}), "handshake.type: slack needs verify.type slack"),
+        (
+            json!({"response": {"status": 204, "body": "a"}}),
+            "response.body: must be empty with status 204",
+        ),
+    ] {
+        let answer = tell(keys).await;
+        let expected = json!({"error": "invalid_source", "message": message});
+        assert_eq!((answer.status, answer.value()), (400, expected));
+    }
+    let asked = "/webhooks/acme.asked?hub.mode=subscribe&hub.challenge=7&hub.verify_token=t";
+    assert_eq!(node.get(asked).await.status, 404);
+    let created = tell(json!({"handshake": {"type": "meta", "verify_token": "t"}})).await;
+    assert_eq!(created.status, 201);
+    let shown = json!({"type": "meta", "verify_token": "[REDACTED]"});
+    assert_eq!(created.value()["handshake"], shown);
+    assert_eq!(node.get(asked).await.sorted(), said(200, TEXT, "7", &[]));
 }

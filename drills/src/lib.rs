@@ -22,6 +22,7 @@
 //! | [`full_disk`] | a small disk ([`tiny_disk`]) that fills up under load and is freed |
 //! | [`clock`] | the wall clock jumps back and ahead under load |
 //! | [`noisy_neighbour`] | one tenant floods for a sink that hangs, another is timed |
+//! | [`hostile`] | thousands of connections that hold what they can |
 //! | [`starve`] | too few descriptors, short files, no memory, crowds of idle connections |
 //! | [`cut_fuse`] | live power cuts on a file system that forgets ([`forgetful`]) |
 //! | [`cut_ext4`] | live power cuts on clones of a real ext4 ([`snapshots`]) |
@@ -52,6 +53,7 @@ pub mod faults;
 pub mod flip_store;
 pub mod forgetful;
 pub mod full_disk;
+pub mod hostile;
 pub mod http;
 pub mod journal;
 pub mod keeper;

@@ -3,7 +3,8 @@
 use crate::drill::{Ci, Drill, Form, Needs};
 use crate::{
     clock, crash_loop, crash_tree, cut_every_op, cut_ext4, cut_fuse, cut_reorder, dead_disk, drain,
-    flip_store, full_disk, kill9, kill9_every_op, noisy_neighbour, nth, pause, slow_disk, starve,
+    flip_store, full_disk, hostile, kill9, kill9_every_op, noisy_neighbour, nth, pause, slow_disk,
+    starve,
 };
 
 /// Every drill there is. CI runs them in this order.
@@ -189,6 +190,16 @@ pub const DRILLS: &[Drill] = &[
         canaries: &[],
         canary_form: Form::DEFAULT,
         run: clock::run,
+    },
+    Drill {
+        name: "hostile",
+        what: "five thousand connections that are silent, dribble heads or bodies, or fall silent: each is closed, nothing of theirs is stored, all good traffic is accepted, memory is bounded",
+        cycles_are: "crowds",
+        needs: Needs::Nothing,
+        ci: None,
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: hostile::run,
     },
     Drill {
         name: "starve",

@@ -32,6 +32,7 @@ use ankusa_actors::dispatch::DispatchConfig;
 use ankusa_actors::edge::{QuarantineConfig, RateLimitsConfig};
 use ankusa_actors::model::egress::EgressConfig;
 use ankusa_actors::model::source::SourceSpec;
+use ankusa_actors::model::verify::VerifyType;
 use ankusa_actors::queue::{BatcherConfig, DedupeConfig, TenantsConfig};
 use ankusa_actors::store::StoreConfig;
 
@@ -154,6 +155,15 @@ impl Config {
         let is_static = self.source_store.kind == SourceStoreType::Static;
         if self.has_role(Role::Edge) && self.sources.is_empty() && is_static {
             warnings.push("sources is empty: every hook is answered 404 unknown_source".to_owned());
+        }
+        let asks_for_certificates = self.http.tls.client_ca_file.is_some();
+        for (id, source) in self.sources.iter().filter(|_| !asks_for_certificates) {
+            if source.verify.kind == VerifyType::Mtls {
+                warnings.push(format!(
+                    "sources.{id} is for clients with a certificate, and without http.tls.client_ca_file nobody is asked for \
+                     one: all of its hooks are refused"
+                ));
+            }
         }
         let without_dedupe: Vec<&str> = self
             .sources

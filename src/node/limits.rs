@@ -1,7 +1,7 @@
 //! What the process needs of the host before it opens anything.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::config::Config;
 
@@ -27,5 +27,13 @@ pub(super) fn raise(config: &Config) -> Result<(), String> {
         ));
     }
     info!(before = current, now = have, "open files allowed");
+    let connections = u64::try_from(config.http.max_connections).unwrap_or(u64::MAX);
+    if have < need.saturating_add(connections) {
+        warn!(
+            have,
+            "fewer open files are allowed than queue.rocksdb.max_open_files and http.max_connections together: past \
+             them connections wait"
+        );
+    }
     Ok(())
 }

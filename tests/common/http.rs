@@ -175,7 +175,8 @@ impl Client {
         let head = String::from_utf8(head).unwrap();
         let mut lines = head.trim_end().split("\r\n");
         let status_line = lines.next().unwrap();
-        let status = status_line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
+        let status = ["HTTP/1.1 ", "HTTP/1.0 "].iter().find_map(|it| status_line.strip_prefix(it));
+        let status = status.and_then(|rest| rest.get(..3));
         let status = status.and_then(|status| status.parse().ok());
         let status = status.unwrap_or_else(|| panic!("not a status line: {status_line:?}"));
         let headers = lines.map(|line| line.split_once(": ").unwrap());

@@ -19,7 +19,7 @@ impl Ingest {
         let source = match self.source(source_id) {
             Ok(source) => source,
             Err((RefusedReason::StoreUnavailable, unavailable)) => return unavailable,
-            Err(_unknown) => return Answer::not_found(),
+            Err((_, _)) => return Answer::not_found(),
         };
         let reached = source.tenant_of(url_tenant).is_some();
         match &source.answers.handshake {
@@ -62,6 +62,16 @@ pub(super) fn is_no_forgery(source: &Source, body: &[u8]) -> Result<(), Reason> 
     let handshake = source.answers.handshake.as_ref();
     let may_be_one = handshake.is_some_and(|handshake| handshake.may_have_signed(body));
     if may_be_one { Err(Reason::NoMatch) } else { Ok(()) }
+}
+
+/// What the provider hears of a hook that was taken: what its source was told to say, if it was.
+pub(super) fn in_its_words(source: &Source, outcome: IngestOutcome, answer: Answer) -> Answer {
+    // A hook that was stored before is as good as one that was stored now.
+    let is_taken = matches!(outcome, IngestOutcome::Committed | IngestOutcome::Duplicate);
+    match &source.answers.response {
+        Some(response) if is_taken => Answer::said(response),
+        Some(_) | None => answer,
+    }
 }
 
 /// Answers a hook that has verified and is a handshake.

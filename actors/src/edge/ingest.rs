@@ -171,7 +171,7 @@ impl Ingest {
         let (outcome, answer) = decided.unwrap_or_else(|refused| refused);
         let took = started.elapsed();
         self.events.emit(&Event::IngestAnswered { source_id: &source.id, outcome, took });
-        answer
+        handshake::in_its_words(&source, outcome, answer)
     }
 
     async fn decide(
@@ -222,16 +222,10 @@ impl Ingest {
                 Ok(self.hold(&envelope, reason, place).await)
             }
             (_, place) => {
-                let (sinks, key_ttl_ms) =
-                    (Arc::clone(&source.modules), rule.map(DedupeRule::ttl_ms));
+                let key_ttl_ms = rule.map(DedupeRule::ttl_ms);
+                let sinks = Arc::clone(&source.modules);
                 let hook = NewHook { envelope, sinks, lanes, key_ttl_ms };
-                let (outcome, answer) = self.commit(id, hook, place).await;
-                match (outcome, &source.answers.response) {
-                    (IngestOutcome::Committed | IngestOutcome::Duplicate, Some(response)) => {
-                        Ok((outcome, Answer::said(response)))
-                    }
-                    (_, _) => Ok((outcome, answer)),
-                }
+                Ok(self.commit(id, hook, place).await)
             }
         }
     }

@@ -72,7 +72,7 @@ pub fn adyen() -> Preset {
 /// Discord: `X-Signature-Ed25519: <hex>` over `<timestamp><body>`, dated by `X-Signature-Timestamp`, under the public key
 /// of the application.
 ///
-/// <https://docs.discord.com/developers/interactions/receiving-and-responding#security-and-authorization>
+/// <https://docs.discord.com/developers/interactions/overview#setting-up-an-endpoint-validating-security-request-headers>
 pub fn discord() -> Preset {
     Preset {
         descriptor: Descriptor {

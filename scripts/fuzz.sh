@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Fuzzes the targets of fuzz/ one after the other, from their committed corpora, on the stable toolchain.
+#
+#   scripts/fuzz.sh SECONDS [TARGET...]
+#
+# What is found is left in fuzz/artifacts, and what is new and covers more in a folder of the build, never in the
+# committed corpora; `scripts/fuzz.sh --keep TARGET` takes over the part of it that covers something new.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# An input that takes a tenth of this is too slow for a connection that everybody shares.
+timeout_s=10
+# What the targets need at rest, and four times the largest input many times over.
+memory_mb=512
+max_input_bytes=4096
+
+keep=0 seconds=0
+case ${1:-} in
+  --keep) keep=1 ;;
+  '' | *[!0-9]*) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) seconds=$1 ;;
+esac
+shift
+targets=("$@")
+[ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(sed -n 's/^path = "targets\/\(.*\)\.rs"/\1/p' fuzz/Cargo.toml)
+
+# Counts what is covered, with the options that the compiler's own fuzzing mode stands for. A build folder of its own:
+# under other flags nothing of the others can be used.
+host=$(rustc -vV | sed -n 's/^host: //p')
+build="${CARGO_TARGET_DIR:-target}/fuzz"
+export CARGO_TARGET_DIR="$build" CARGO_INCREMENTAL=0
+export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+-Cllvm-args=-sanitizer-coverage-trace-compares"
+# With a target named the flags are not put on build scripts, which have nothing to count into.
+cargo build --quiet --locked --release --manifest-path fuzz/Cargo.toml --target "$host"
+
+for target in "${targets[@]}"; do
+  found="$build/corpus/$target"
+  binary="$build/$host/release/$target"
+  mkdir -p "$found" "fuzz/corpus/$target" fuzz/artifacts
+  if [ "$keep" = 1 ]; then
+    "$binary" -merge=1 -max_len="$max_input_bytes" "fuzz/corpus/$target" "$found" 2>&1 | tail -n 1
+    continue
+  fi
+  printf 'fuzz: %s, %s s\n' "$target" "$seconds"
+  log="$build/$target.log"
+  if ! "$binary" -max_total_time="$seconds" -timeout="$timeout_s" -rss_limit_mb="$memory_mb" \
+    -max_len="$max_input_bytes" -print_final_stats=1 -artifact_prefix="fuzz/artifacts/$target-" \
+    "$found" "fuzz/corpus/$target" >"$log" 2>&1 </dev/null; then
+    tail -n 60 "$log" >&2
+    printf 'fuzz: %s found something; it is in fuzz/artifacts\n' "$target" >&2
+    exit 1
+  fi
+  sed -n 's/^stat::number_of_executed_units: */  inputs: /p; s/^.*\(cov: [0-9]*\).*DONE.*/  \1/p; s/^#[0-9]*.*DONE *\(cov: [0-9]*\).*/  \1/p' "$log" | sort -u
+done
