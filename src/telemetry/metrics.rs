@@ -9,6 +9,7 @@ mod listeners;
 mod parts;
 mod series;
 mod source_series;
+mod sources;
 mod store_gauges;
 #[cfg(test)]
 mod tests;
@@ -31,8 +32,9 @@ pub use gauges::{DispatchGauges, Gauges, QueueGauges};
 use limits::LimitSeries;
 use listeners::ListenerFamilies;
 pub use listeners::{Cut, HandshakeFailure, ListenerSeries, ParseFailure};
-use parts::{DispatchSeries, IngestSeries, SourceStoreSeries, StoreSeries, WalSeries, count};
+use parts::{DispatchSeries, IngestSeries, StoreSeries, WalSeries, count};
 use series::{Family, SumCounter};
+use sources::SourceStoreSeries;
 pub use store_gauges::RoomGauges;
 
 /// What `GET /metrics` is answered as.
