@@ -5,6 +5,7 @@
 //! back.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -51,11 +52,11 @@ impl KeyQuota {
             self.forget();
         }
         for tenant in std::iter::once(TenantOrd::NODE).chain(tenants) {
-            if !self.counts.contains_key(&tenant) {
+            if let Entry::Vacant(unknown) = self.counts.entry(tenant) {
                 let key = CounterKey { tenant, field: Field::Dedupe }.encode();
                 let count = store.get(Cf::Counters, &key)?;
                 let count = count.as_deref().and_then(counters::read).unwrap_or(0);
-                self.counts.insert(tenant, count);
+                unknown.insert(count);
             }
         }
         Ok(())

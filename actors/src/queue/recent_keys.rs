@@ -137,7 +137,8 @@ impl RecentKeys {
 
     fn forget(&mut self, synced: Seq) {
         while self.by_key.len() > KEEP
-            && let Some(oldest) = self.changes.pop_front_if(|oldest| oldest.last <= synced)
+            && self.changes.front().is_some_and(|oldest| oldest.last <= synced)
+            && let Some(oldest) = self.changes.pop_front()
         {
             self.known_from = oldest.epoch;
             for key in oldest.keys {

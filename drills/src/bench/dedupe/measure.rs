@@ -98,7 +98,7 @@ impl Fresh {
     fn batch(&mut self) -> Vec<[u8; 36]> {
         let mut one = || {
             self.0 = self.0.wrapping_add(1);
-            uuid(u128::from(mix(self.0)) << 64 | u128::from(mix(self.0 ^ u64::MAX / 3)))
+            uuid(u128::from(mix(self.0)) << 64 | u128::from(mix(!self.0)))
         };
         (0..BATCH_KEYS).map(|_| one()).collect()
     }
