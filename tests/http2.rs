@@ -50,6 +50,13 @@ fn hook_head(stream: u32, flags: u8) -> Vec<u8> {
     frame(HEADERS, END_HEADERS | flags, stream, &hook_block(&[]))
 }
 
+/// Waits until so many frames like this have come, or the connection has ended.
+async fn hear(client: &mut Client, count: usize, like: impl Fn(&(u8, u8, u32, Vec<u8>)) -> bool) {
+    while frames(client.unread()).iter().filter(|frame| like(frame)).count() < count
+        && client.more().await.is_ok()
+    {}
+}
+
 async fn said(client: Client) -> Vec<(u8, u8, u32, Vec<u8>)> {
     frames(&client.rest().await)
 }
@@ -120,6 +127,7 @@ async fn many_requests_share_a_connection_and_one_more_waits() {
     client.send(&end).await.unwrap();
     node.drained().await;
     until("both are taken", async || (worker.seen().len() == 2).then_some(())).await;
+    hear(&mut client, 2, |(kind, ..)| *kind == HEADERS).await;
     client.send(&frame(GOAWAY, 0, 0, &[0; 8])).await.unwrap();
     client.finish().await;
     let said = said(client).await;
@@ -296,13 +304,14 @@ async fn frames_out_of_order_end_their_connection_and_store_nothing() {
         let mut client = node.client().await;
         let head = frame(HEADERS, END_HEADERS, 1, &headers);
         let body = frame(DATA, END_STREAM, 1, b"four");
-        client.send(&[hello(), head, body, frame(GOAWAY, 0, 0, &[0; 8])].concat()).await.unwrap();
-        client.finish().await;
-        let said = said(client).await;
+        client.send(&[hello(), head, body].concat()).await.unwrap();
         let is_refused = |(kind, _, stream, payload): &(u8, u8, u32, Vec<u8>)| match *kind {
             GOAWAY => payload[4..] != [0; 4],
             other => *stream == 1 && [RST_STREAM, HEADERS].contains(&other),
         };
+        hear(&mut client, 1, is_refused).await;
+        client.finish().await;
+        let said = said(client).await;
         assert!(said.iter().any(is_refused), "{what}: {said:?}");
     }
     assert_eq!(node.status().await["next_seq"], 1);

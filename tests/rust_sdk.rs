@@ -4,8 +4,8 @@
 mod common;
 
 use ankusa_sdk::{
-    AdminClient, AdminError, ClientBuilder, ListDeadLettersParams, ReceiveError, ReceiveOptions,
-    receive_delivery,
+    AdminClient, AdminError, ClientBuilder, ListDeadLettersParams, ListQuarantinedParams,
+    ReceiveError, ReceiveOptions, receive_delivery,
 };
 use common::worker::{self, Worker};
 use common::{TestNode, until};
@@ -49,6 +49,22 @@ async fn what_the_admin_client_asks_is_answered_in_the_shapes_it_reads() {
     assert!(entry.reason.contains("410"), "{}", entry.reason);
     let later = ListDeadLettersParams { since: Some(entry.dead_lettered_at + 1), ..params };
     assert_eq!(admin.list_dead_letters(&later).await.unwrap().entries, []);
+}
+
+#[tokio::test]
+async fn hooks_that_are_held_are_listed() {
+    let source = json!({
+        "verify": {"type": "github", "secret": "s"},
+        "on_verify_failure": "quarantine",
+        "sinks": [{"type": "log"}],
+    });
+    let node = TestNode::start(json!({"sources": {"held": source}})).await;
+    assert_eq!(node.post("/webhooks/held", b"unsigned").await.status, 202);
+    let params = ListQuarantinedParams { limit: Some(5) };
+    let page = admin(&node).list_quarantined(&params).await.unwrap();
+    let held: Vec<(&str, &str)> =
+        page.entries.iter().map(|entry| (&*entry.source_id, &*entry.reason)).collect();
+    assert_eq!(held, [("held", ":missing_signature")]);
 }
 
 #[tokio::test]

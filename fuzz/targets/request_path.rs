@@ -6,13 +6,20 @@
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
-use ankusa_actors::edge::{Answer, BodyFailure, Ingest, IngestConfig, RequestHead, Routing};
+use ankusa_actors::edge::{
+    Answer, BodyFailure, Ingest, IngestConfig, LimitsHandle, QuarantineConfig, QuarantineHandle,
+    RequestHead, Routing,
+};
 use ankusa_actors::model::forward::ForwardPolicy;
+use ankusa_actors::model::rate_limit::Limits;
 use ankusa_actors::model::source::OnVerifyFailure;
+use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::model::verify::VerifySpec;
 use ankusa_actors::ports::sim::{JournalEvents, SimClock, SimEntropy};
 use ankusa_actors::sources::{Answers, LaneRules, Source, Sources, Switches};
+use ankusa_actors::store::StoreHandle;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -52,6 +59,7 @@ fn source(id: &str, verify: &str) -> Source {
         dedupe: None,
         forward: ForwardPolicy::default(),
         trust_url_tenant: false,
+        rate_limit: Limits::default(),
         switches: Switches::default(),
     }
 }
@@ -73,10 +81,18 @@ fn ingest() -> Ingest {
             routing: Routing::Path,
             prefix: "/w".to_owned(),
             max_body_bytes: MAX_BODY_BYTES,
+            trusted_proxies: Arc::default(),
         },
         guard: None,
         sources: Arc::new(sources).into(),
         batchers: Arc::from([]),
+        limits: LimitsHandle::default(),
+        quarantine: QuarantineHandle::new(
+            &QuarantineConfig::default(),
+            Duration::from_secs(2),
+            ValueVersion::V0,
+            &StoreHandle::default(),
+        ),
         clock: Arc::new(SimClock::at(1_700_000_000_000)),
         entropy: Arc::new(SimEntropy::seeded(7)),
         events: Arc::<JournalEvents>::default(),
@@ -114,6 +130,7 @@ async fn answer(request: Request<Incoming>, is_ambiguous: bool) -> Answer {
             .map(|(name, value)| (copied(name.as_str().as_bytes()), copied(value.as_bytes())))
             .collect(),
         content_length: length.and_then(|value| value.to_str().ok()?.parse().ok()),
+        remote: None,
         peer: None,
     };
     let admitted = match INGEST.admit(&head) {

@@ -92,16 +92,7 @@ pub(super) async fn serve(
                 }
                 service.serve(request, origin.clone())
             });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(limits.idle_timeout)
-                .max_headers(limits.max_headers)
-                // One bounds a head that comes in pieces, the other one that comes at once.
-                .max_buf_size(limits.max_header_bytes)
-                .max_header_size(limits.max_header_bytes)
-                // Whoever has said all it has to say may still wait for the answer.
-                .half_close(true)
-                .serve_connection(TokioIo::new(stream), service);
+            let connection = http1_of(limits).serve_connection(TokioIo::new(stream), service);
             let mut connection = pin!(connection);
             let served = match finish(connection.as_mut(), &mut stopped).await {
                 Some(served) => served,
@@ -118,6 +109,20 @@ pub(super) async fn serve(
             }
         }
     }
+}
+
+fn http1_of(limits: &Limits) -> http1::Builder {
+    let mut http1 = http1::Builder::new();
+    http1
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.idle_timeout)
+        .max_headers(limits.max_headers)
+        // One bounds a head that comes in pieces, the other one that comes at once.
+        .max_buf_size(limits.max_header_bytes)
+        .max_header_size(limits.max_header_bytes)
+        // Whoever has said all it has to say may still wait for the answer.
+        .half_close(true);
+    http1
 }
 
 /// A connection of which it is known what is spoken on it.

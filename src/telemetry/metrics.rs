@@ -8,6 +8,8 @@ mod limits;
 mod listeners;
 mod parts;
 mod series;
+mod source_series;
+mod sources;
 mod store_gauges;
 #[cfg(test)]
 mod tests;
@@ -30,8 +32,9 @@ pub use gauges::{DispatchGauges, Gauges, QueueGauges};
 use limits::LimitSeries;
 use listeners::ListenerFamilies;
 pub use listeners::{Cut, HandshakeFailure, ListenerSeries, ParseFailure};
-use parts::{DispatchSeries, IngestSeries, SourceStoreSeries, StoreSeries, WalSeries, count};
+use parts::{DispatchSeries, IngestSeries, StoreSeries, WalSeries, count};
 use series::{Family, SumCounter};
+use sources::SourceStoreSeries;
 pub use store_gauges::RoomGauges;
 
 /// What `GET /metrics` is answered as.
@@ -242,8 +245,7 @@ impl Events for Metrics {
             }
             Event::Sources { ids, unreadable } => {
                 ingest.keep(ids);
-                let tenants = ids.iter().filter_map(|id| Some(id.split_once('.')?.0));
-                tenants.for_each(|tenant| self.limits.named(tenant));
+                self.limits.keep(ids.iter().filter_map(|id| Some(id.split_once('.')?.0)));
                 self.sources.counted(ids.len(), unreadable);
             }
             Event::SourceChanged { source_id: _, what } => self.sources.changed(what),

@@ -103,6 +103,15 @@ def admin_views():
         raises(AdminRejectedError, lambda: admin.list_dead_letters({"since": "x"}), status=400, code="invalid_filter")
 
 
+def quarantine():
+    with AdminClient(ADMIN) as admin:
+        assert admin.list_quarantined() == {"entries": []}
+        assert post("/webhooks/held", b"unsigned") == 202
+        (entry,) = admin.list_quarantined({"limit": 5})["entries"]
+        assert (entry["source_id"], entry["reason"]) == ("held", ":missing_signature"), entry
+        assert admin.list_quarantined({"limit": 0}) == {"entries": []}
+
+
 def sources(url, got):
     spec = SourceSpec(
         sinks=[{"type": "http", "url": url, "secret": SECRET}],
@@ -112,7 +121,7 @@ def sources(url, got):
     with SourcesClient(ADMIN) as client:
         version = client.server_version()
         assert client.list_sources("acme") == []
-        assert [source.source_id for source in client.list_sources("default")] == ["demo", "signed"]
+        assert [source.source_id for source in client.list_sources("default")] == ["demo", "held", "signed"]
         raises(SourceNotFoundError, lambda: client.get_source("acme", "orders"), status=404)
         assert post("/webhooks/acme.orders", b"early") == 404
 
@@ -218,6 +227,7 @@ def routes():
 
 admin_views()
 routes()
+quarantine()
 with worker() as (url, got):
     sources(url, got)
 print("every call was answered as it must be")

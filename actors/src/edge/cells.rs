@@ -194,6 +194,8 @@ mod interleavings;
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
     use crate::model::gcra::Rate;
 

@@ -4,26 +4,30 @@
 //! A source has a bucket of hooks that did not verify. A place in it is promised before anything is written, and taken only
 //! once the hook is held: whoever is answered 503 has used nothing up. So with the room: it is set aside first.
 
-use std::collections::BTreeMap;
+mod places;
+
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use ractor::rpc::CallResult;
 use tokio::time::Instant;
 
+pub(super) use self::places::Held;
+pub use self::places::{PenSize, Promise};
+use self::places::{SetAside, Shared};
 use super::config::QuarantineConfig;
 use super::quarantine::QuarantineMsg;
 use crate::model::cf::Cf;
 use crate::model::envelope::Envelope;
 use crate::model::failure::FailureClass;
-use crate::model::gcra::{Bucket, Gcra, retry_after_s};
+use crate::model::gcra::retry_after_s;
 use crate::model::keys::{QuarantineKey, QuarantinePart, is_sentinel};
 use crate::model::quarantine::{HeldFilter, HeldKey, StoredSummary, Summary, size_of};
 use crate::model::value_version::ValueVersion;
 use crate::ports::{Direction, KvError, Scan};
-use crate::queue::{Inbox, Refusal, Reply, Waiting, reply};
+use crate::queue::{Inbox, Refusal, Waiting, reply};
 use crate::store::StoreHandle;
 use crate::supervision::{Doorbell, Slot};
 
@@ -43,119 +47,6 @@ pub enum PenRefusal {
     Full,
     /// Nobody can write it now.
     Unavailable(Refusal),
-}
-
-/// What the pen holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PenSize {
-    pub entries: u64,
-    pub bytes: u64,
-}
-
-#[derive(Debug, Default)]
-struct Room {
-    held: PenSize,
-    /// For hooks on their way.
-    set_aside_bytes: u64,
-    waiting: usize,
-    /// What is held is known.
-    is_counted: bool,
-}
-
-struct Shared {
-    limit: Gcra,
-    max_bytes: u64,
-    buckets: Mutex<BTreeMap<String, Bucket>>,
-    room: Mutex<Room>,
-    /// A failure has been seen and what it left is not cleared away yet.
-    is_blocked: AtomicBool,
-    /// An incarnation of the process has run here before.
-    has_run: AtomicBool,
-    since: Instant,
-}
-
-impl Shared {
-    fn room(&self) -> MutexGuard<'_, Room> {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn buckets(&self) -> MutexGuard<'_, BTreeMap<String, Bucket>> {
-        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn now_ns(&self) -> u64 {
-        u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-}
-
-/// A place in a source's bucket. Dropped, it was never taken.
-pub struct Promise {
-    shared: Arc<Shared>,
-    source_id: String,
-    is_open: bool,
-}
-
-impl Promise {
-    /// The hook is held, or stored.
-    pub fn keep(mut self) {
-        self.is_open = false;
-        let now_ns = self.shared.now_ns();
-        if let Some(bucket) = self.shared.buckets().get_mut(&self.source_id) {
-            bucket.keep(&self.shared.limit, now_ns);
-        }
-    }
-}
-
-impl Drop for Promise {
-    fn drop(&mut self) {
-        if self.is_open
-            && let Some(bucket) = self.shared.buckets().get_mut(&self.source_id)
-        {
-            bucket.release();
-        }
-    }
-}
-
-/// Room for one hook. Dropped, it is there for others again.
-struct SetAside {
-    shared: Arc<Shared>,
-    bytes: u64,
-}
-
-impl SetAside {
-    /// The hook is held.
-    fn fill(self) {
-        let mut room = self.shared.room();
-        room.held.entries += 1;
-        room.held.bytes = room.held.bytes.saturating_add(self.bytes);
-    }
-}
-
-impl Drop for SetAside {
-    fn drop(&mut self) {
-        let mut room = self.shared.room();
-        room.set_aside_bytes = room.set_aside_bytes.saturating_sub(self.bytes);
-        room.waiting = room.waiting.saturating_sub(1);
-    }
-}
-
-/// A hook on its way into the pen.
-pub(super) struct Held {
-    pub(super) key: HeldKey,
-    pub(super) summary: Vec<u8>,
-    pub(super) envelope: Bytes,
-    pub(super) reply: Reply,
-    promise: Promise,
-    room: SetAside,
-}
-
-impl Held {
-    /// It is durable. Its caller is to be answered with what this gives back.
-    pub(super) fn into_reply(self) -> Reply {
-        self.room.fill();
-        self.promise.keep();
-        self.reply
-    }
 }
 
 /// Cheap to clone; survives restarts.

@@ -12,20 +12,23 @@
 //! * **Talks to:** the store.
 //! * **Supervised by:** `services`, one_for_one: hooks for the pen are answered 503 while it is down.
 
+mod counting;
+
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use super::pen::{Held, PenSize, QuarantineHandle, size_of_rows};
+use self::counting::Counting;
+use super::pen::{Held, PenSize, QuarantineHandle};
 use crate::model::batch::Batch;
 use crate::model::cf::Cf;
 use crate::model::failure::FailureClass;
 use crate::model::ids::Seq;
-use crate::model::keys::{QuarantineKey, QuarantinePart};
+use crate::model::keys::QuarantinePart;
 use crate::model::quarantine::{HeldKey, size_of};
-use crate::ports::{Direction, KvError, Lane, Scan};
+use crate::ports::{KvError, Lane};
 use crate::queue::{CommitAnswer, Refusal};
 use crate::store::{StoreConfig, StoreHandle};
 use crate::supervision::{Crash, told_to_crash};
@@ -35,9 +38,6 @@ const BATCH_HOOKS: usize = 256;
 
 /// Bytes of one batch; a single hook may be larger.
 const BATCH_BYTES: usize = 4 << 20;
-
-/// Summaries counted at a time.
-const COUNT_ROWS: usize = 1_000;
 
 /// Pages counted before a boot goes on; the rest is counted beside it.
 const PAGES_AT_BOOT: usize = 20;
@@ -86,20 +86,6 @@ struct Fencing {
     callers: Vec<Held>,
     /// What is held has to be counted again: it is not known what of a deletion happened.
     recount: bool,
-}
-
-struct Counting {
-    from: Vec<u8>,
-    so_far: PenSize,
-    /// A predecessor may have left a batch on its way: one behind it has to land first.
-    needs_barrier: bool,
-}
-
-impl Counting {
-    fn begin(needs_barrier: bool) -> Self {
-        let from = QuarantineKey::between(QuarantinePart::Summary, 0, u64::MAX).start;
-        Self { from, so_far: PenSize::default(), needs_barrier }
-    }
 }
 
 pub struct QuarantineState {
@@ -380,32 +366,9 @@ impl QuarantineState {
         if !state.open || state.failing.is_some() {
             return Err(not_yet("the store has not been reopened yet"));
         }
-        if counting.needs_barrier {
-            let mut barrier = Batch::default();
-            barrier.delete(Cf::Quarantine, &[QuarantinePart::Body.tag()]);
-            store.apply(barrier, Lane::Commit).await?;
-            counting.needs_barrier = false;
-        }
-        let end = QuarantineKey::between(QuarantinePart::Summary, 0, u64::MAX).end;
-        let scan = Scan {
-            cf: Cf::Quarantine,
-            range: counting.from.clone()..end,
-            direction: Direction::Forward,
-            max_rows: COUNT_ROWS,
-            max_bytes: usize::MAX,
-        };
-        let page = store.scan(scan).await?;
-        let rows = page.pairs.iter().map(|(key, value)| (key.as_slice(), value.as_slice()));
-        let seen = size_of_rows(rows);
-        counting.so_far.entries += seen.entries;
-        counting.so_far.bytes = counting.so_far.bytes.saturating_add(seen.bytes);
-        match page.pairs.last().filter(|_| page.more) {
-            Some((last, _)) => counting.from = [last.as_slice(), &[0]].concat(),
-            None => {
-                let held = counting.so_far;
-                (self.counting, self.counted_in) = (None, state.generation);
-                self.args.handle.set_size(held);
-            }
+        if let Some(held) = counting.page(store).await? {
+            (self.counting, self.counted_in) = (None, state.generation);
+            self.args.handle.set_size(held);
         }
         Ok(())
     }

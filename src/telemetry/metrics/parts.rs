@@ -14,28 +14,12 @@ use ankusa_actors::model::failure::FailureClass;
 use ankusa_actors::ports::{DeliveryResult, IngestOutcome, RefusedReason, ReopenResult};
 
 use super::series::{self, Family, SumCounter};
+use super::source_series::{SourceFamilies, SourceSeries};
 use super::{Registrar, histogram};
 use crate::config::Config;
 
 /// Stands for a source that is not configured (any more): label values are bounded.
 pub(super) const OTHER: &str = "other";
-
-const OUTCOMES: [IngestOutcome; 14] = [
-    IngestOutcome::Committed,
-    IngestOutcome::Duplicate,
-    IngestOutcome::Rejected,
-    IngestOutcome::Overload,
-    IngestOutcome::StoreUnavailable,
-    IngestOutcome::Unknown,
-    IngestOutcome::TenantLimit,
-    IngestOutcome::RateLimited,
-    IngestOutcome::TenantOverload,
-    IngestOutcome::Quarantined,
-    IngestOutcome::QuarantineRateLimited,
-    IngestOutcome::QuarantineFull,
-    IngestOutcome::Handshake,
-    IngestOutcome::DedupeQuota,
-];
 
 const REASONS: [RefusedReason; 8] = [
     RefusedReason::UnknownSource,
@@ -47,9 +31,6 @@ const REASONS: [RefusedReason; 8] = [
     RefusedReason::RouteMethod,
     RefusedReason::IpDenied,
 ];
-
-/// What a change of a source can be.
-const CHANGES: [&str; 3] = ["created", "updated", "deleted"];
 
 /// The states of rows that can be purged.
 const PURGED: [&str; 3] = ["pending", "inflight", "dead"];
@@ -75,14 +56,6 @@ pub(super) struct IngestSeries {
     pub(super) load_shed: Counter,
 }
 
-#[derive(Debug)]
-struct SourceSeries {
-    outcomes: BTreeMap<IngestOutcome, Counter>,
-    quarantine_rate_limited: Counter,
-    quarantine_full: Counter,
-    duration: Histogram,
-}
-
 impl IngestSeries {
     pub(super) fn new(to: &mut Registrar, config: &Config) -> Self {
         let families = SourceFamilies::new(to);
@@ -94,12 +67,7 @@ impl IngestSeries {
             families,
             sources: ArcSwap::from_pointee(configured.clone()),
             configured,
-            other_source: Arc::new(SourceSeries {
-                outcomes: OUTCOMES.map(|outcome| (outcome, Counter::default())).into(),
-                quarantine_rate_limited: Counter::default(),
-                quarantine_full: Counter::default(),
-                duration: histogram(),
-            }),
+            other_source: Arc::new(SourceSeries::hidden()),
             refused: REASONS
                 .map(|reason| (reason, refused.of([("reason", reason.as_str())])))
                 .into(),
@@ -115,13 +83,7 @@ impl IngestSeries {
     pub(super) fn answered(&self, source_id: &str, outcome: IngestOutcome, took: Duration) {
         let sources = self.sources.load();
         let source = sources.get(source_id).map_or(&self.other_source, |source| source);
-        count(&source.outcomes, &outcome);
-        if outcome == IngestOutcome::QuarantineRateLimited {
-            source.quarantine_rate_limited.inc();
-        } else if outcome == IngestOutcome::QuarantineFull {
-            source.quarantine_full.inc();
-        }
-        source.duration.observe(took.as_secs_f64());
+        source.answered(outcome, took);
     }
 
     /// The label of a source: its id if it is configured.
@@ -143,92 +105,6 @@ impl IngestSeries {
             self.verify_failures.forget("source_id", gone);
         }
         self.sources.store(Arc::new(now));
-    }
-}
-
-/// The series there are of each source.
-#[derive(Debug)]
-struct SourceFamilies {
-    requests: Family<Counter>,
-    durations: Family<Histogram>,
-    quarantine_rate_limited: Family<Counter>,
-    quarantine_full: Family<Counter>,
-}
-
-impl SourceFamilies {
-    fn new(to: &mut Registrar) -> Self {
-        Self {
-            requests: to.counters(
-                "ankusa_ingest_requests",
-                "Requests of a known source, by how they ended",
-            ),
-            durations: to
-                .histograms("ankusa_ingest_duration_seconds", "From a request to its answer"),
-            quarantine_rate_limited: to.counters(
-                "ankusa_quarantine_rate_limited",
-                "Hooks that did not verify and were too many to be held or flagged",
-            ),
-            quarantine_full: to.counters(
-                "ankusa_quarantine_full",
-                "Hooks that did not verify and found no room in the quarantine pen",
-            ),
-        }
-    }
-
-    fn of(&self, id: &str) -> Arc<SourceSeries> {
-        let count = |outcome: IngestOutcome| {
-            (outcome, self.requests.of([("source_id", id), ("outcome", outcome.as_str())]))
-        };
-        Arc::new(SourceSeries {
-            outcomes: OUTCOMES.map(count).into(),
-            quarantine_rate_limited: self.quarantine_rate_limited.of([("source_id", id)]),
-            quarantine_full: self.quarantine_full.of([("source_id", id)]),
-            duration: self.durations.of([("source_id", id)]),
-        })
-    }
-
-    fn forget(&self, id: &str) {
-        let Self { requests, durations, quarantine_rate_limited, quarantine_full } = self;
-        for counters in [requests, quarantine_rate_limited, quarantine_full] {
-            counters.forget("source_id", id);
-        }
-        durations.forget("source_id", id);
-    }
-}
-
-/// What happens to sources.
-#[derive(Debug)]
-pub(super) struct SourceStoreSeries {
-    stored: Gauge<u64, AtomicU64>,
-    unreadable: Gauge<u64, AtomicU64>,
-    changes: BTreeMap<&'static str, Counter>,
-}
-
-impl SourceStoreSeries {
-    pub(super) fn new(to: &mut Registrar) -> Self {
-        let changes = to.counters("ankusa_source_changes", "Changes of sources over the API");
-        Self {
-            stored: to.add(
-                "ankusa_sources_stored",
-                "Sources that the API keeps and that work",
-                Gauge::default(),
-            ),
-            unreadable: to.add(
-                "ankusa_sources_unreadable",
-                "Stored sources that cannot be used: their hooks are answered 503",
-                Gauge::default(),
-            ),
-            changes: CHANGES.map(|change| (change, changes.of([("change", change)]))).into(),
-        }
-    }
-
-    pub(super) fn counted(&self, stored: usize, unreadable: usize) {
-        self.stored.set(u64::try_from(stored).unwrap_or(u64::MAX));
-        self.unreadable.set(u64::try_from(unreadable).unwrap_or(u64::MAX));
-    }
-
-    pub(super) fn changed(&self, what: &'static str) {
-        count(&self.changes, &what);
     }
 }
 
