@@ -300,7 +300,6 @@ fn what_the_documentation_has_and_this_release_has_not_is_said_so() {
         "intake",
         "lifecycle",
         "metrics",
-        "routes",
         "secrets",
         "storage",
     ] {
@@ -314,6 +313,14 @@ fn what_the_documentation_has_and_this_release_has_not_is_said_so() {
             "source_store.type: redis is not in this release, only: static, persistent",
         ),
         ("source_store: {tick_ms: 1}".to_owned(), "source_store.tick_ms: not in this release"),
+        (
+            "routes: {store: {type: ets}}".to_owned(),
+            "routes.store: there is nothing to choose: routes are kept in the node's own store",
+        ),
+        (
+            "routes: {cache: {ttl_ms: 1}}".to_owned(),
+            "routes.cache: there is nothing to set: every route is in memory, and a change counts at once",
+        ),
         ("wal: {type: dual}".to_owned(), "wal.type: dual is not in this release, only: disk"),
         ("wal: {type: none}".to_owned(), "wal.type: none is not in this release, only: disk"),
         (
@@ -689,6 +696,93 @@ fn a_sink_says_what_it_is_ordered_by_in_one_of_five_ways() {
 }
 
 #[test]
+fn routes_are_refused_at_the_key_that_is_wrong() {
+    let guard = |keys: &str| format!("routes: {{enabled: true, {keys}}}");
+    let seed = |routes: &str| guard(&format!("seed: [{routes}]"));
+    for (text, line) in [
+        (guard("max_routes: 0"), "routes.max_routes must be > 0, got 0"),
+        (guard("max_routes: 100001"), "routes.max_routes must be <= 100000, got 100001"),
+        (guard("log_sample: 1000001"), "routes.log_sample must be <= 1000000, got 1000001"),
+        (guard("ip_denied_status: 402"), "routes.ip_denied_status must be >= 403, got 402"),
+        (guard("ip_denied_status: 405"), "routes.ip_denied_status must be <= 404, got 405"),
+        (
+            guard("trusted_proxies: [10.0.0.1/8]"),
+            "routes.trusted_proxies[0]: \"10.0.0.1/8\" has bits set after its prefix",
+        ),
+        (
+            guard("ip_rules: {default: maybe}"),
+            "routes.ip_rules.default must be one of allow, deny, got \"maybe\"",
+        ),
+        (
+            guard("ip_rules: {rules: [{action: deny, cidr: \"::ffff:1.2.3.4\"}]}"),
+            "routes.ip_rules.rules[0].cidr: \"::ffff:1.2.3.4\" must be written as IPv4",
+        ),
+        (
+            guard("admin: {port: 4000}"),
+            "routes.admin.port must be another than http.port and admin.port, got 4000",
+        ),
+        (
+            guard("admin: {port: 4002}"),
+            "routes.admin.port must be another than http.port and admin.port, got 4002",
+        ),
+        (
+            guard("admin: {ip: 0.0.0.0}"),
+            "admin.tokens: must name at least one token, because routes.admin.ip 0.0.0.0 is not loopback",
+        ),
+        (
+            guard("admin: {ip: localhost}"),
+            "routes.admin.ip must be an IPv4 or IPv6 literal, got \"localhost\"",
+        ),
+        (seed("{path: /a}"), "routes.seed[0].id: is required"),
+        (seed("{id: a}"), "routes.seed[0].path: is required"),
+        (seed("{id: test, path: /a}"), "routes.seed[0].id: this id is reserved"),
+        (seed("{id: a, path: a}"), "routes.seed[0].path: must begin with /"),
+        (
+            seed("{id: A, path: /a}"),
+            "routes.seed[0].id: must be 1 to 64 of a-z 0-9 _ -, with a letter or a digit at both ends",
+        ),
+        (
+            seed("{id: a, path: /a, methods: [post]}"),
+            "routes.seed[0].methods[0]: must be 1 to 16 of A-Z, as POST",
+        ),
+        (
+            seed("{id: a, path: /a, metadata: 7}"),
+            "routes.seed[0].metadata must be a mapping, got 7",
+        ),
+        (
+            seed("{id: a, path: /a, colour: 7}"),
+            "routes.seed[0].colour: unknown key; known here: id, path, methods, enabled, ip_rules, metadata",
+        ),
+        (
+            seed("{id: a, path: /a, ip_rules: [{action: deny, cidr: x}]}"),
+            "routes.seed[0].ip_rules[0].cidr: \"x\" is not a network: write it like 10.1.0.0/16 or fd12::/48",
+        ),
+        (seed("{id: a, path: /a}, {id: a, path: /b}"), "routes.seed[1].id: \"a\" is there twice"),
+        (
+            seed("{id: a, path: \"/:x\"}, {id: b, path: \"/:y\"}"),
+            "routes.seed[1].path: takes a method of the same path as the route \"a\"",
+        ),
+        (
+            guard("max_routes: 1, seed: [{id: a, path: /a}, {id: b, path: /b}]"),
+            "routes.seed: has 2 routes, over routes.max_routes",
+        ),
+    ] {
+        assert_eq!(refused(&text), line, "{text}");
+    }
+    let whole = seed(
+        "{id: a, path: \"/a/*\", methods: [POST, GET], enabled: false, metadata: {team: [1, x]}, ip_rules: [{action: allow, cidr: \"fd12::/48\"}]}",
+    );
+    let config = parse(&whole).unwrap();
+    let settings = config.routes.settings().unwrap();
+    assert_eq!(settings.seed["a"].metadata["team"], json!([1, "x"]));
+    assert_eq!((settings.max_routes, settings.ip_denied_status), (10_000, 403));
+    assert!(parse("routes: {admin: {port: 4000, ip: 0.0.0.0}}").is_ok(), "it does not listen");
+    assert_eq!(parse("").unwrap().routes.settings(), None);
+    let on = environment(&[("ANKUSA_ROUTES_ENABLED", "true")]);
+    assert!(Config::parse("", "file", &on).unwrap().routes.enabled);
+}
+
+#[test]
 fn whoever_knows_the_url_of_an_open_shared_source_must_be_trusted_with_its_tenants() {
     let routed = |keys: &str| format!("http: {{routing: tenant_path}}\n{}", source(keys));
     let line = "sources.a.trust_url_tenant: must be true: with http.routing tenant_path, anyone who knows the URL of this \
@@ -958,6 +1052,16 @@ fn the_reference_shows_every_key_with_its_default() {
         ("dispatch.tenants.weights.*", "dispatch.tenants.weights"),
         ("http.trusted_proxies[]", "http.trusted_proxies"),
         ("rate_limits.tenants.*", "rate_limits.tenants"),
+        ("routes.trusted_proxies[]", "routes.trusted_proxies"),
+        ("routes.ip_rules.rules[].action", "routes.ip_rules.rules"),
+        ("routes.ip_rules.rules[].cidr", "routes.ip_rules.rules"),
+        ("routes.seed[].id", "routes.seed"),
+        ("routes.seed[].path", "routes.seed"),
+        ("routes.seed[].methods[]", "routes.seed"),
+        ("routes.seed[].enabled", "routes.seed"),
+        ("routes.seed[].ip_rules[].action", "routes.seed"),
+        ("routes.seed[].ip_rules[].cidr", "routes.seed"),
+        ("routes.seed[].metadata", "routes.seed"),
     ] {
         assert!(schema.remove(inside), "{inside}");
         schema.insert(list.to_owned());
@@ -965,6 +1069,8 @@ fn the_reference_shows_every_key_with_its_default() {
     assert_eq!(patterns_of(&reference), schema);
     assert!(text.contains("#   tokens: [{name: prometheus, token: "));
     assert!(text.contains("as in [10.1.0.0/16]"));
+    assert!(text.contains("as in [{action: deny, cidr: 203.0.113.0/24}]"));
+    assert!(text.contains("As in [{id: github, path: \"/webhooks/github\"}]"));
     assert!(text.contains("1 to 100 each, as in {acme: 4}"));
     assert!(text.contains("as in {acme: {rate: 500, burst: 1000}}"));
 
@@ -1005,7 +1111,7 @@ fn every_key_of_the_reference_has_a_comment_with_its_bounds() {
         KEYS.iter().filter(|(key, _)| !key.starts_with("sources.") && !key.ends_with(['*', ']']))
     {
         let Some((section, name)) = key.rsplit_once('.') else { panic!("{key}") };
-        if section == "admin.tokens[]" {
+        if section.ends_with("[]") {
             continue;
         }
         let head = format!("{}:", section.rsplit('.').next().unwrap());
@@ -1039,7 +1145,8 @@ fn every_key_of_the_reference_has_a_comment_with_its_bounds() {
             | Kind::Rate { .. }
             | Kind::Limit
             | Kind::TenantLimit
-            | Kind::Dedupe => {
+            | Kind::Dedupe
+            | Kind::Object => {
                 continue;
             }
         };
@@ -1074,7 +1181,8 @@ fn the_schema_holds_every_number_of_the_structs() {
             | Kind::Rate { .. }
             | Kind::Limit
             | Kind::TenantLimit
-            | Kind::Dedupe => {
+            | Kind::Dedupe
+            | Kind::Object => {
                 continue;
             }
         };

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use ankusa_node::config::schema::{KEYS, Kind};
 use ankusa_node::front::table::Endpoint;
-use ankusa_node::front::{ingest, routes};
+use ankusa_node::front::{ingest, routes, routes_admin};
 use common::node::TestNode;
 use common::{Client, request};
 use serde_json::{Value, json};
@@ -67,6 +67,7 @@ fn a_document_has_every_route_method_and_status_that_its_router_has_and_no_other
     for (name, text, endpoints) in [
         ("ingest", ingest::OPENAPI, ingest::ingest_endpoints()),
         ("admin", routes::OPENAPI, routes::admin_endpoints()),
+        ("routes", routes_admin::OPENAPI, routes_admin::routes_endpoints()),
     ] {
         let document = read(text);
         assert_eq!(document["openapi"], "3.1.0", "{name}");
@@ -91,7 +92,7 @@ fn the_words_a_source_may_say_are_those_of_the_configuration() {
 
 #[test]
 fn every_reference_of_a_document_leads_somewhere_and_every_schema_is_used() {
-    for text in [ingest::OPENAPI, routes::OPENAPI] {
+    for text in [ingest::OPENAPI, routes::OPENAPI, routes_admin::OPENAPI] {
         let document = read(text);
         let mut found = BTreeSet::new();
         references(&document, &mut found);
@@ -121,7 +122,12 @@ async fn a_node_serves_its_documents_and_knows_the_methods_they_name_and_no_othe
     // One that is asked by GET before it is sent hooks.
     let asked =
         json!({"handshake": {"type": "meta", "verify_token": "t"}, "sinks": [{"type": "log"}]});
-    let config = json!({"source_store": {"type": "persistent"}, "sources": {"asked": asked}});
+    let every = json!({"id": "every", "path": "/*", "methods": ["POST", "GET"]});
+    let config = json!({
+        "source_store": {"type": "persistent"},
+        "sources": {"asked": asked},
+        "routes": {"enabled": true, "seed": [every, {"id": "orders", "path": "/orders"}]},
+    });
     let node = TestNode::start(config).await;
     let admin = node.admin("/openapi.json").await.value();
     assert_eq!(admin, read(routes::OPENAPI));
@@ -130,15 +136,21 @@ async fn a_node_serves_its_documents_and_knows_the_methods_they_name_and_no_othe
     ingest["paths"].as_object_mut().unwrap().remove(catch).unwrap();
     assert_eq!(node.get("/openapi.json").await.value(), ingest);
 
-    for (port, document) in [(node.admin_port, admin), (node.http_port, ingest)] {
+    let mut client = Client::tcp(node.routes_port).await;
+    client.send(&request("GET", "/openapi.json", &[], b"")).await.unwrap();
+    let guard = client.answer_to("GET").await.unwrap().value();
+    assert_eq!(guard, read(routes_admin::OPENAPI));
+
+    let documents = [(node.admin_port, admin), (node.http_port, ingest), (node.routes_port, guard)];
+    for (port, document) in documents {
         for (path, methods) in document["paths"].as_object().unwrap() {
             let target = path.replace("{tenant}", "acme").replace("{name}", "orders");
-            let target = target.replace("{source_id}", "asked");
+            let target = target.replace("{source_id}", "asked").replace("{id}", "orders");
             for method in METHODS {
                 let named = methods.get(method.to_lowercase()).is_some();
                 // Whatever is sent to the ingest port may be a hook, and only a source that asks for it answers a GET.
                 let asks = method == "GET" && path.contains('{');
-                if port == node.admin_port || (named && !asks) {
+                if port != node.http_port || (named && !asks) {
                     assert_eq!(is_routed(port, method, &target).await, named, "{method} {path}");
                 }
             }

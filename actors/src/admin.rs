@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use crate::edge::RouteStoreHandle;
 use crate::node::{Handles, NodeSettings};
 
 pub use dump::{Dump, DumpCursor};
@@ -38,6 +39,9 @@ pub enum AdminError {
     /// `store.scrub_bytes_per_s` is 0.
     #[error("scrub_disabled")]
     ScrubDisabled,
+    /// `routes.enabled` is false.
+    #[error("routes_disabled")]
+    RoutesDisabled,
     #[error("no_such_child")]
     NoSuchChild(String),
     /// No hook of this tenant was ever committed here.
@@ -72,6 +76,18 @@ pub struct Admin {
 impl Admin {
     pub fn new(handles: Handles, settings: NodeSettings, version: &'static str) -> Self {
         Self { handles, settings: Arc::new(settings), version, started: Instant::now() }
+    }
+
+    /// How routes are read and changed.
+    ///
+    /// # Errors
+    /// There is no guard on this node.
+    pub fn routes(&self) -> Result<&RouteStoreHandle, AdminError> {
+        if !self.settings.roles.edge {
+            return Err(AdminError::RoleNotEnabled("edge"));
+        }
+        let guard = self.settings.routes.as_ref();
+        guard.map(|_| &self.handles.routes).ok_or(AdminError::RoutesDisabled)
     }
 
     /// Makes a child panic, for a drill.

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 
 use crate::dispatch::{DispatchConfig, DispatchHandle};
 use crate::edge::{
-    Ingest, IngestConfig, LimitsHandle, QuarantineConfig, QuarantineHandle, RateLimitsConfig,
-    SourceStoreHandle,
+    Guard, Ingest, IngestConfig, LimitsHandle, QuarantineConfig, QuarantineHandle,
+    RateLimitsConfig, RouteStoreHandle, RoutesSettings, SourceStoreHandle,
 };
 use crate::model::value_version::ValueVersion;
 use crate::ports::{Clock, Engine, Entropy, Events};
@@ -67,6 +67,8 @@ pub struct NodeSettings {
     pub ingest: IngestConfig,
     pub rate_limits: RateLimitsConfig,
     pub quarantine: QuarantineConfig,
+    /// Nothing where the route guard is off.
+    pub routes: Option<RoutesSettings>,
     pub batcher: BatcherConfig,
     pub tenants: TenantsConfig,
     pub dedupe: DedupeConfig,
@@ -93,6 +95,7 @@ pub struct Handles {
     pub reaper: Slot<QuarantineReaperMsg>,
     pub ingest: Arc<Ingest>,
     pub sources: SourceStoreHandle,
+    pub routes: RouteStoreHandle,
     pub readiness: Readiness,
     /// Raised before the tree is stopped, so that a stop can be told from a restart.
     pub stopping: watch::Receiver<bool>,
@@ -182,7 +185,9 @@ fn handles(
         None => SourceSet::new(&sources.configured, BTreeMap::new(), BTreeMap::new()),
     };
     let table = SourceTable::new(set);
+    let routes = RouteStoreHandle::default();
     let ingest = Ingest {
+        guard: settings.routes.as_ref().map(|settings| Guard::new(settings, routes.table())),
         config: settings.ingest.clone(),
         sources: table.clone(),
         batchers: Arc::clone(&batchers),
@@ -209,6 +214,7 @@ fn handles(
         quarantine,
         reaper: Slot::default(),
         ingest: Arc::new(ingest),
+        routes,
         sources: SourceStoreHandle::new(table, sources.store.is_some()),
         ledger,
         stopping,

@@ -9,6 +9,7 @@
 //! |   |   `-- writer   Writer
 //! |   `-- services     one_for_one    20 in 60 s a child, then later and later
 //! |       |-- source_store SourceStore  where the API keeps sources
+//! |       |-- route_store RouteStore   role edge, where the route guard is on
 //! |       |-- rate_limiter RateLimiter             role edge
 //! |       |-- quarantine Quarantine               role edge
 //! |       |-- quarantine_reaper QuarantineReaper  role edge
@@ -23,7 +24,9 @@
 //! ```
 //!
 //! Stop is start reversed: ingest, batchers, admin, control, recounter, scrubber, dedupe_sweeper, dispatch,
-//! quarantine_reaper, quarantine, rate_limiter, source_store, writer, syncer, store.
+//! quarantine_reaper, quarantine, rate_limiter, route_store, source_store, writer, syncer, store.
+
+mod keepers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,13 +34,12 @@ use std::time::Duration;
 use crate::dispatch::{Dispatch, DispatchArgs};
 use crate::edge::quarantine::{Quarantine, QuarantineArgs};
 use crate::edge::rate_limiter::{RateLimiter, RateLimiterArgs};
-use crate::edge::source_store::{SourceStore, SourceStoreArgs};
 use crate::node::{Handles, NodeSettings, Ports};
 use crate::ports::Clock;
 use crate::queue::batcher::{Batcher, BatcherArgs};
 use crate::queue::syncer::{Syncer, SyncerArgs};
 use crate::queue::writer::{Writer, WriterArgs};
-use crate::sources::{SourceSetup, StoreSetup};
+use crate::sources::SourceSetup;
 use crate::store::{Store, StoreArgs};
 use crate::supervision::{
     Backoff, ChildSpec, Exhausted, Intensity, Shutdown, Slot, Strategy, SupervisorArgs,
@@ -55,9 +57,6 @@ const DRAIN_QUEUE: Duration = Duration::from_secs(10);
 
 /// How long a batcher may take to hand over what it holds.
 const DRAIN_BATCHER: Duration = Duration::from_secs(5);
-
-/// How long the source store may take for the changes that wait for it.
-const STOP_SOURCE_STORE: Duration = Duration::from_secs(5);
 
 /// How long the sweep of dedupe keys may take for the chunk it is at. One that has to be killed is found again.
 const STOP_DEDUPE_SWEEPER: Duration = Duration::from_secs(1);
@@ -172,6 +171,8 @@ impl Tree {
         let mut children: Vec<_> =
             self.sources.store.iter().map(|setup| self.source_store(setup)).collect();
         if roles.edge {
+            // Before anything that takes hooks in.
+            children.extend(self.settings.routes.iter().map(|routes| self.route_store(routes)));
             children.extend([self.rate_limiter(), self.quarantine(), self.quarantine_reaper()]);
         }
         if roles.dispatch {
@@ -310,21 +311,6 @@ impl Tree {
         };
         let slot = self.handles.dispatch.slot().clone();
         ChildSpec::new("dispatch", Shutdown::Drain(drain), &slot, move || (Dispatch, args.clone()))
-    }
-
-    fn source_store(&self, setup: &StoreSetup) -> ChildSpec {
-        let args = SourceStoreArgs {
-            configured: Arc::clone(&self.sources.configured),
-            setup: setup.clone(),
-            events: Arc::clone(&self.ports.events),
-            store: self.handles.store.clone(),
-            dispatch: self.handles.dispatch.clone(),
-            handle: self.handles.sources.clone(),
-        };
-        let slot = self.handles.sources.slot().clone();
-        ChildSpec::new("source_store", Shutdown::Drain(STOP_SOURCE_STORE), &slot, move || {
-            (SourceStore, args.clone())
-        })
     }
 
     fn dedupe_sweeper(&self) -> ChildSpec {

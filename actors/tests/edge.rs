@@ -96,6 +96,7 @@ fn edge(routing: Routing, prefix: &str) -> Edge {
             max_body_bytes: LIMIT_BYTES,
             trusted_proxies: Arc::default(),
         },
+        guard: None,
         sources: Arc::new(sources()).into(),
         batchers: Arc::from([BatcherHandle::new(
             &BatcherConfig::default(),

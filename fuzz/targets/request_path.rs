@@ -83,6 +83,7 @@ fn ingest() -> Ingest {
             max_body_bytes: MAX_BODY_BYTES,
             trusted_proxies: Arc::default(),
         },
+        guard: None,
         sources: Arc::new(sources).into(),
         batchers: Arc::from([]),
         limits: LimitsHandle::default(),

@@ -1,5 +1,7 @@
 //! What the keys owe each other, once each of them is well formed.
 
+mod routes;
+
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -36,6 +38,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigErrors> {
     check_tls(config, &mut errors);
     check_bounds_between_keys(config, &mut errors);
     check_limits(config, &mut errors);
+    routes::check(config, &mut errors);
     let clock: Arc<dyn Clock> = Arc::new(HostClock);
     let rules = SourceRules::new(config, &clock);
     for (id, source) in &config.sources {

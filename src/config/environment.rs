@@ -15,6 +15,7 @@ const OVERRIDES: &[(&str, &str)] = &[
     ("ANKUSA_HTTP_PORT", "http.port"),
     ("ANKUSA_ADMIN_PORT", "admin.port"),
     ("ANKUSA_ADMIN_IP", "admin.ip"),
+    ("ANKUSA_ROUTES_ENABLED", "routes.enabled"),
     ("ANKUSA_WAL_TYPE", "wal.type"),
 ];
 

@@ -12,6 +12,7 @@ pub(crate) mod key;
 mod listeners;
 mod node;
 mod redact;
+mod routes;
 pub mod schema;
 mod shape;
 mod sources;
@@ -44,6 +45,7 @@ pub use listeners::{
 pub use node::{ControlConfig, LogConfig, LogFormat, LogLevel, NodeConfig, Role, ShutdownConfig};
 pub(crate) use redact::redacted_source;
 pub use redact::{REDACTED, redacted};
+pub use routes::{IpRulesConfig, RoutesAdminConfig, RoutesConfig};
 pub(crate) use shape::shaped_source;
 pub use sources::{SourceStoreConfig, SourceStoreType};
 pub use storage::{
@@ -84,6 +86,7 @@ pub struct Config {
     pub egress: EgressConfig,
     pub shutdown: ShutdownConfig,
     pub source_store: SourceStoreConfig,
+    pub routes: RoutesConfig,
     /// Who may send hooks, by source id.
     pub sources: BTreeMap<String, SourceSpec>,
 }

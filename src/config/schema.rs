@@ -44,6 +44,8 @@ pub enum Kind {
     Limit,
     /// The same of a tenant, which has a share too.
     TenantLimit,
+    /// Any mapping.
+    Object,
 }
 
 /// A day: no wait of a node is longer, and no sum of two overflows anything.
@@ -64,6 +66,8 @@ const OWN_WRITE_BUFFER: Kind = Kind::WholeOrNull { min: 65_536, max: 64 * GIB };
 
 /// HTTP/2 begins with the least one, and nothing is gained past the most.
 const WINDOW: Kind = Kind::Whole { min: 65_535, max: 16 * MIB };
+
+const ACCESS: Kind = Kind::Word(&["allow", "deny"]);
 
 const fn over_zero(max: u64) -> Kind {
     Kind::Whole { min: 1, max }
@@ -195,6 +199,23 @@ pub const KEYS: &[(&str, Kind)] = &[
     ("shutdown.drain_ms", MS_OR_ZERO),
     ("source_store.type", Kind::Word(&["static", "persistent"])),
     ("source_store.max_sources", over_zero(100_000)),
+    ("routes.enabled", Kind::Flag),
+    ("routes.max_routes", over_zero(100_000)),
+    ("routes.log_sample", Kind::Whole { min: 0, max: MANY }),
+    ("routes.ip_denied_status", Kind::Whole { min: 403, max: 404 }),
+    ("routes.trusted_proxies[]", Kind::Text),
+    ("routes.ip_rules.default", ACCESS),
+    ("routes.ip_rules.rules[].action", ACCESS),
+    ("routes.ip_rules.rules[].cidr", Kind::Text),
+    ("routes.seed[].id", Kind::Text),
+    ("routes.seed[].path", Kind::Text),
+    ("routes.seed[].methods[]", Kind::Text),
+    ("routes.seed[].enabled", Kind::Flag),
+    ("routes.seed[].ip_rules[].action", ACCESS),
+    ("routes.seed[].ip_rules[].cidr", Kind::Text),
+    ("routes.seed[].metadata", Kind::Object),
+    ("routes.admin.port", Kind::Port),
+    ("routes.admin.ip", Kind::Ip),
     ("sources.*.tenant", Kind::Text),
     ("sources.*.enabled", Kind::Flag),
     ("sources.*.verify.type", Kind::Word(&["none", "adyen", "discord", "github", "hubspot", "intercom", "linear", "meta", "paddle", "sendgrid", "shopify", "slack", "square", "standard_webhooks", "stream", "stripe", "svix", "twilio", "twitter", "zendesk", "hmac", "ed25519", "ecdsa_p256", "rsa", "bearer", "mtls"])),
@@ -253,7 +274,6 @@ const LATER_KEYS: &[&str] = &[
     "lifecycle",
     "metrics",
     "queue.dlq",
-    "routes",
     "secrets",
     "source_store.namespace",
     "source_store.tick_ms",
@@ -263,7 +283,16 @@ const LATER_KEYS: &[&str] = &[
     "wal.publish_timeout_ms",
 ];
 
-/// Values likewise.
+/// Keys of the documented system that mean nothing here, and why.
+const MEANINGLESS_KEYS: &[(&str, &str)] = &[
+    (
+        "routes.cache",
+        "there is nothing to set: every route is in memory, and a change counts at once",
+    ),
+    ("routes.store", "there is nothing to choose: routes are kept in the node's own store"),
+];
+
+/// Values that the documented system has and this release has not.
 const LATER_WORDS: &[(&str, &[&str])] = &[
     ("node.roles[]", &["claim_check"]),
     ("sources.*.sinks[].type", &["google_pubsub", "kafka", "nats", "rabbitmq", "redis", "sqs"]),
@@ -292,6 +321,8 @@ pub(super) enum Place {
     Unknown,
     /// Documented, but not in this release.
     Later,
+    /// Documented, but without a meaning here, and why.
+    Meaningless(&'static str),
 }
 
 /// What stands at `pattern`; the empty one is the whole file.
@@ -310,6 +341,9 @@ pub(super) fn place(pattern: &str) -> Place {
         } else if rest.starts_with("[]") {
             return Place::List;
         }
+    }
+    if let Some((_, why)) = MEANINGLESS_KEYS.iter().find(|(key, _)| *key == pattern) {
+        return Place::Meaningless(why);
     }
     if LATER_KEYS.contains(&pattern) { Place::Later } else { Place::Unknown }
 }

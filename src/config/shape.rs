@@ -54,6 +54,10 @@ impl Shaper<'_> {
                 self.errors.push(ConfigError::at(key, "not in this release"));
                 None
             }
+            Place::Meaningless(why) => {
+                self.errors.push(ConfigError::at(key, why));
+                None
+            }
         }
     }
 
@@ -108,6 +112,8 @@ impl Shaper<'_> {
                 Some(Ok(_)) => Some(value),
                 _ => self.must(key, "an IPv4 or IPv6 literal", &value, false),
             },
+            Kind::Object if matches!(value, Value::Dict(..)) => Some(value),
+            Kind::Object => self.must(key, "a mapping", &value, false),
             Kind::Ordered => self.ordered(value, key),
             Kind::Dedupe => self.dedupe(value, key),
             Kind::Rate { max } => self.rate(value, key, max),

@@ -127,7 +127,7 @@ const PREFIX: &str = "/webhooks";
 const CATCH: &str = "/webhooks/{source_id}";
 const CATCH_OF_TENANT: &str = "/webhooks/{tenant_id}/{source_id}";
 /// Besides 2xx: a source says what its provider hears of a hook that was taken.
-const CATCH_REFUSALS: [u16; 8] = [400, 401, 404, 413, 414, 429, 431, 503];
+const CATCH_REFUSALS: [u16; 9] = [400, 401, 403, 404, 413, 414, 429, 431, 503];
 /// Of a handshake.
 const GET_CATCH_STATUSES: [u16; 5] = [200, 400, 403, 404, 503];
 

@@ -18,6 +18,7 @@ mod query;
 mod queue;
 mod refusal;
 pub mod routes;
+pub mod routes_admin;
 mod socket;
 pub mod sources;
 pub mod table;

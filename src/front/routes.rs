@@ -26,6 +26,7 @@ use super::auth::{Authorizer, Refused};
 use super::limits;
 use super::listener::{Origin, Serve};
 use super::queue;
+use super::routes_admin;
 use super::sources::{self, SourcesApi};
 use super::table::{Endpoint, Table};
 use crate::telemetry::metrics::Metrics;
@@ -121,10 +122,11 @@ pub fn control_routes(control: Control) -> Router {
         .merge(queue::control_routes())
         .method_not_allowed_fallback(not_found)
         .with_state(control.clone());
-    admin_routes(control.api).merge(local)
+    let guard = routes_admin::control_routes(control.api.admin.clone());
+    admin_routes(control.api).merge(local).merge(guard)
 }
 
-async fn not_found() -> Response {
+pub(super) async fn not_found() -> Response {
     refuse(StatusCode::NOT_FOUND, &json!({"error": "not_found"}))
 }
 
@@ -149,13 +151,20 @@ async fn authorize(State(authorizer): State<Authorizer>, request: Request, next:
     let scope = scope_of(request.method(), request.uri().path());
     match authorizer.check(request.headers(), scope) {
         Ok(()) => next.run(request).await,
-        Err(Refused::Unauthorized) => {
+        Err(why) => refused(why),
+    }
+}
+
+/// What nobody hears, or somebody who may not.
+pub(super) fn refused(why: Refused) -> Response {
+    match why {
+        Refused::Unauthorized => {
             let mut answer = refuse(StatusCode::UNAUTHORIZED, &json!({"error": "unauthorized"}));
             let bearer = axum::http::HeaderValue::from_static("Bearer");
             answer.headers_mut().insert(WWW_AUTHENTICATE, bearer);
             answer
         }
-        Err(Refused::Forbidden(scope)) => {
+        Refused::Forbidden(scope) => {
             refuse(StatusCode::FORBIDDEN, &json!({"error": "forbidden", "scope": scope}))
         }
     }
@@ -262,6 +271,10 @@ pub(super) fn failed(error: AdminError) -> Response {
         }
         AdminError::ScrubDisabled => {
             let message = "store.scrub_bytes_per_s is 0";
+            refuse(StatusCode::CONFLICT, &json!({"error": name, "message": message}))
+        }
+        AdminError::RoutesDisabled => {
+            let message = "routes.enabled is false";
             refuse(StatusCode::CONFLICT, &json!({"error": name, "message": message}))
         }
         AdminError::TenantNotFound(tenant) => {

@@ -24,6 +24,7 @@ use crate::front::http2::Http2Limits;
 use crate::front::ingest::{IngestServer, IngestServerArgs};
 use crate::front::listener::{Limits, Terms};
 use crate::front::routes::{Api, Control};
+use crate::front::routes_admin::{RoutesApi, RoutesServer, RoutesServerArgs};
 use crate::front::sources::SourcesApi;
 use crate::front::tls::Tls;
 use crate::host::{HostClock, HostEntropy};
@@ -101,6 +102,7 @@ fn settings(config: &Config) -> NodeSettings {
         ingest: config.http.ingest(),
         rate_limits: config.rate_limits.clone(),
         quarantine: config.quarantine.clone(),
+        routes: config.routes.settings(),
         batcher: config.batcher.clone(),
         tenants: config.tenants.clone(),
         dedupe: config.dedupe.clone(),
@@ -159,6 +161,8 @@ struct FrontParts {
 struct Certificates {
     ingest: Option<Arc<Tls>>,
     admin: Option<Arc<Tls>>,
+    /// With the files of the admin port.
+    routes: Option<Arc<Tls>>,
 }
 
 impl Certificates {
@@ -167,7 +171,11 @@ impl Certificates {
         let ingest = Arc::clone(&metrics.listeners.ingest);
         let ingest = Tls::open(&http.tls, http.http2.enabled, ingest);
         let of_admin = Tls::open(&admin.tls, false, Arc::clone(&metrics.listeners.admin));
+        let of_routes = metrics.listeners.routes.clone();
+        let of_routes = of_routes.map(|series| Tls::open(&admin.tls, false, series));
+        let of_routes = of_routes.transpose().map_err(|error| format!("admin.{error}"))?;
         Ok(Self {
+            routes: of_routes.flatten(),
             ingest: ingest.map_err(|error| format!("http.{error}"))?,
             admin: of_admin.map_err(|error| format!("admin.{error}"))?,
         })
@@ -179,6 +187,7 @@ impl FrontParts {
         let admin = Admin::new(handles.clone(), self.settings.clone(), VERSION);
         let mut before = vec![self.control(&admin), self.gauges(&admin)];
         before.extend(self.admin(&admin));
+        before.extend(self.routes(&admin));
         Front { before, after: self.ingest(&admin, handles).into_iter().collect() }
     }
 
@@ -268,6 +277,25 @@ impl FrontParts {
         let shutdown = Shutdown::Stop(DRAIN_ADMIN + STOP_EXTRA);
         let make = move || (AdminServer, args.clone());
         Some(ChildSpec::new("admin", shutdown, &Slot::default(), make))
+    }
+
+    fn routes(&self, admin: &Admin) -> Option<ChildSpec> {
+        let args = RoutesServerArgs {
+            socket: Arc::clone(self.sockets.routes.as_ref()?),
+            terms: Terms {
+                limits: self.limits(),
+                tls: self.certificates.routes.clone(),
+                series: Arc::clone(self.metrics.listeners.routes.as_ref()?),
+            },
+            drain: DRAIN_ADMIN,
+            api: RoutesApi {
+                admin: admin.clone(),
+                authorizer: Authorizer::new(&self.config.admin.tokens),
+            },
+        };
+        let shutdown = Shutdown::Stop(DRAIN_ADMIN + STOP_EXTRA);
+        let make = move || (RoutesServer, args.clone());
+        Some(ChildSpec::new("routes_admin", shutdown, &Slot::default(), make))
     }
 
     fn ingest(&self, admin: &Admin, handles: &Handles) -> Option<ChildSpec> {

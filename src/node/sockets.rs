@@ -19,6 +19,8 @@ pub(super) struct Sockets {
     pub(super) ingest: Option<Arc<TcpListener>>,
     /// `None` with `admin.enabled: false`.
     pub(super) admin: Option<Arc<TcpListener>>,
+    /// `None` without the route guard.
+    pub(super) routes: Option<Arc<TcpListener>>,
     pub(super) control: Arc<UnixListener>,
     pub(super) control_path: PathBuf,
 }
@@ -40,13 +42,17 @@ impl Sockets {
         let admin = config.admin.enabled;
         let admin =
             admin.then(|| tcp("admin.port", config.admin.ip, config.admin.port)).transpose()?;
+        let routes = &config.routes;
+        let has_guard = edge && routes.enabled;
+        let bound = || tcp("routes.admin.port", routes.admin.ip, routes.admin.port);
+        let routes = has_guard.then(bound).transpose()?;
         let control_path = config.control_socket();
         let control = control::bind(&control_path).map_err(|error| BindError {
             key: "control.socket",
             address: control_path.display().to_string(),
             error,
         })?;
-        Ok(Self { ingest, admin, control: Arc::new(control), control_path })
+        Ok(Self { ingest, admin, routes, control: Arc::new(control), control_path })
     }
 }
 

@@ -69,13 +69,16 @@ pub struct Listeners {
     pub ingest: Arc<ListenerSeries>,
     pub admin: Arc<ListenerSeries>,
     pub control: Arc<ListenerSeries>,
+    /// Where there is a route guard.
+    pub routes: Option<Arc<ListenerSeries>>,
 }
 
 impl Listeners {
-    fn new(to: &mut Registrar) -> Self {
+    fn new(to: &mut Registrar, config: &Config) -> Self {
         let families = ListenerFamilies::new(to);
         let of = |listener| Arc::new(families.of(listener));
-        Self { ingest: of("ingest"), admin: of("admin"), control: of("control") }
+        let routes = config.routes.enabled.then(|| of("routes_admin"));
+        Self { ingest: of("ingest"), admin: of("admin"), control: of("control"), routes }
     }
 }
 
@@ -121,7 +124,7 @@ impl Metrics {
                 "ankusa_instance_subtree_down",
                 "Failure domains that used up their restarts",
             ),
-            listeners: Listeners::new(to),
+            listeners: Listeners::new(to, config),
             body_memory: to.add(
                 "ankusa_ingest_body_memory_bytes",
                 "Bytes of the bodies that are being received",
@@ -175,7 +178,8 @@ fn limits(to: &mut Registrar, config: &Config) {
             | Kind::Ordered
             | Kind::Limit
             | Kind::TenantLimit
-            | Kind::Dedupe => false,
+            | Kind::Dedupe
+            | Kind::Object => false,
         };
         let value = json.pointer(&format!("/{}", key.replace('.', "/")));
         if let (true, Some(limit)) = (is_limit, value.and_then(serde_json::Value::as_u64)) {

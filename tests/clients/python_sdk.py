@@ -16,7 +16,11 @@ import urllib.request
 from ankusa import (
     AdminClient,
     AdminRejectedError,
+    InvalidRouteIdError,
     InvalidSignatureError,
+    RouteNotFoundError,
+    RoutesClient,
+    RoutesRejectedError,
     SourceConflictError,
     SourceInvalidError,
     SourceNotFoundError,
@@ -29,6 +33,7 @@ from ankusa import (
 
 INGEST = os.environ["ANKUSA_INGEST"]
 ADMIN = os.environ["ANKUSA_ADMIN"]
+ROUTES = os.environ["ANKUSA_ROUTES"]
 SECRET = "whsec_c2VjcmV0IGZvciB0aGUgY2xpZW50cw=="
 PATIENCE_S = 60
 
@@ -182,7 +187,46 @@ def dead_letter(source):
         assert admin.list_dead_letters({"since": entry["dead_lettered_at"] + 1})["entries"] == []
 
 
+def routes():
+    """The node lets everything in by one route; without it, what no other takes is denied."""
+    with RoutesClient(ROUTES) as client:
+        assert client.health() == {"status": "ok", "routes": 1}
+        everything = client.get_route("everything")
+        assert (everything["path"], everything["enabled"], everything["revision"]) == ("/*", True, 1), everything
+        assert client.update_route("everything", {"enabled": False})["revision"] == 2
+        assert post("/webhooks/demo", b"denied") == 404
+        made = client.create_route({"path": "/webhooks/:source", "metadata": {"team": "billing"}})
+        assert post("/webhooks/demo", b"let in") == 201
+        assert client.get_route(made["id"]) == made
+        raises(
+            RoutesRejectedError,
+            lambda: client.create_route({"path": "/webhooks/:other"}),
+            status=409,
+            code="duplicate_route",
+            conflicting_id=made["id"],
+        )
+        raises(RoutesRejectedError, lambda: client.create_route({"path": "a"}), status=400, code="invalid_route", field="path")
+        raises(RoutesRejectedError, lambda: client.list_routes({"limit": 0}), status=400, code="invalid_query", field="limit")
+        page = client.list_routes({"limit": 1, "enabled": True})
+        assert page == {"routes": [made], "next_cursor": None}, page
+        denied = client.replace_route(made["id"], {"path": "/webhooks/demo", "ip_rules": [{"action": "deny", "cidr": "0.0.0.0/0"}]})
+        assert (denied["revision"], denied["inserted_at"]) == (2, made["inserted_at"]), denied
+        assert post("/webhooks/demo", b"denied") == 403
+        tried = client.test_route({"method": "POST", "path": "/webhooks/demo", "ip": "192.0.2.1"})
+        rule = {"action": "deny", "cidr": "0.0.0.0/0", "scope": "route"}
+        assert tried == {"decision": "deny", "reason": "ip_denied", "route_id": made["id"], "ip_rule": rule}, tried
+        rules = {"default": "allow", "rules": [{"action": "deny", "cidr": "2001:db8::/32"}]}
+        assert client.put_ip_rules(rules) == rules == client.get_ip_rules()
+        raises(RoutesRejectedError, lambda: client.put_ip_rules({"rules": []}), status=400, code="invalid_ip_rules", field="default")
+        client.delete_route(made["id"])
+        raises(RouteNotFoundError, lambda: client.delete_route("a/b c%"))
+        raises(InvalidRouteIdError, lambda: client.get_route(".."))
+        client.update_route("everything", {"enabled": True})
+        assert post("/webhooks/demo", b"as before") == 201
+
+
 admin_views()
+routes()
 quarantine()
 with worker() as (url, got):
     sources(url, got)

@@ -74,5 +74,6 @@ check() {
 }
 check ingest "$ANKUSA_INGEST"
 check admin "$ANKUSA_ADMIN"
+check routes "$ANKUSA_ROUTES"
 
 kill -0 "$node" || { echo 'the node ended' >&2; exit 1; }

@@ -42,6 +42,8 @@ pub struct TestNode {
     folder: TempDir,
     pub http_port: u16,
     pub admin_port: u16,
+    /// Where routes are managed, if they are.
+    pub routes_port: u16,
     config: Value,
     child: Option<Child>,
     /// Not a file: a node that may write no more files still tells what it does.
@@ -62,7 +64,7 @@ impl TestNode {
     /// A node that has not been started. `config` goes over what every test wants.
     pub fn new(config: Value) -> Self {
         let folder = tempfile::Builder::new().prefix("node").tempdir().unwrap();
-        let (http_port, admin_port) = free_ports();
+        let (http_port, admin_port, routes_port) = free_ports();
         let mut all = json!({
             "node": {"data_dir": folder.path().join("data")},
             "http": {"ip": "127.0.0.1", "port": http_port},
@@ -72,10 +74,19 @@ impl TestNode {
             // A busy machine may take its time without being refused.
             "batcher": {"stall_ms": 20_000, "start_deadline_ms": 20_000},
             "dispatch": {"retry": {"base_ms": 20, "max_ms": 200}, "breaker_failures": 0},
+            "routes": {"admin": {"port": routes_port}},
             "shutdown": {"drain_ms": 5_000},
         });
         merge(&mut all, config);
-        Self { folder, http_port, admin_port, config: all, child: None, log: Arc::default() }
+        Self {
+            folder,
+            http_port,
+            admin_port,
+            routes_port,
+            config: all,
+            child: None,
+            log: Arc::default(),
+        }
     }
 
     /// A node that takes hooks.
@@ -330,9 +341,9 @@ pub fn merge(into: &mut Value, over: Value) {
     }
 }
 
-/// Two ports nobody listens on, below those the kernel gives to clients: a port it gave out and took back could be some
+/// Three ports nobody listens on, below those the kernel gives to clients: a port it gave out and took back could be some
 /// client's a moment later.
-fn free_ports() -> (u16, u16) {
+fn free_ports() -> (u16, u16, u16) {
     static GIVEN_OUT: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let mut given_out = GIVEN_OUT.lock().unwrap();
     let mut chance = Chance::of(rand::random());
@@ -342,5 +353,5 @@ fn free_ports() -> (u16, u16) {
             return port;
         }
     };
-    (free(), free())
+    (free(), free(), free())
 }

@@ -13,6 +13,9 @@ impl Ingest {
     /// Answers a GET of a catch URL: only of a source whose provider asks that way, any other is not found.
     pub fn get(&self, head: &RequestHead) -> Answer {
         let started = Instant::now();
+        if let Err(denied) = self.guard(head) {
+            return denied;
+        }
         let Some((url_tenant, source_id)) = self.resolve(&head.path) else {
             return Answer::not_found();
         };

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::answer::Answer;
 use super::config::{IngestConfig, Routing};
+use super::guard::Guard;
 use super::handshake;
 use super::limits::LimitsHandle;
 use super::pen::{Promise, QuarantineHandle};
@@ -70,6 +71,8 @@ pub enum BodyFailure {
 /// The edge's part of one node. Shared by every connection.
 pub struct Ingest {
     pub config: IngestConfig,
+    /// Nothing where every request may come in.
+    pub guard: Option<Guard>,
     pub sources: SourceTable,
     pub batchers: Arc<[BatcherHandle]>,
     pub limits: LimitsHandle,
@@ -82,12 +85,13 @@ pub struct Ingest {
 }
 
 impl Ingest {
-    /// The checks before the body, in the documented order: URL, declared length, source, header bytes.
+    /// The checks before the body, in the documented order: route, URL, declared length, source, header bytes.
     ///
     /// # Errors
     /// The answer to give without reading the body.
     pub fn admit(&self, head: &RequestHead) -> Result<Admitted, Answer> {
         let started = Instant::now();
+        self.guard(head)?;
         if head.method != "POST" {
             return Err(Answer::not_found());
         }
@@ -119,6 +123,15 @@ impl Ingest {
         }
         let tenant_id = (tenant != DEFAULT_TENANT).then(|| tenant.to_owned());
         Ok(Admitted { source, tenant_id, started })
+    }
+
+    /// What the route guard says, where there is one.
+    pub(super) fn guard(&self, head: &RequestHead) -> Result<(), Answer> {
+        let Some(guard) = &self.guard else { return Ok(()) };
+        guard.check(head).map_err(|(reason, answer)| {
+            self.events.emit(&Event::IngestRefused { reason });
+            answer
+        })
     }
 
     /// The source as it is now; a request that has begun stays with it.

@@ -28,6 +28,7 @@ pub mod quarantine;
 pub mod rate_limit;
 pub mod reason;
 pub mod retry;
+pub mod route;
 pub mod sink_spec;
 pub mod source;
 pub mod standard_webhooks;

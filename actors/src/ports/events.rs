@@ -55,6 +55,12 @@ pub enum RefusedReason {
     BodyReadFailed,
     InvalidHeader,
     StoreUnavailable,
+    /// The route guard let nobody have this path.
+    NoRoute,
+    /// Nor this method of it.
+    RouteMethod,
+    /// Nor this client.
+    IpDenied,
 }
 
 impl RefusedReason {
@@ -65,6 +71,9 @@ impl RefusedReason {
             Self::BodyReadFailed => "body_read_failed",
             Self::InvalidHeader => "invalid_header",
             Self::StoreUnavailable => "store_unavailable",
+            Self::NoRoute => "no_route",
+            Self::RouteMethod => "method",
+            Self::IpDenied => "ip_denied",
         }
     }
 }

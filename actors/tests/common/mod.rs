@@ -95,6 +95,7 @@ impl Bench {
                 },
                 rate_limits: RateLimitsConfig::default(),
                 quarantine: QuarantineConfig::default(),
+                routes: None,
                 batcher: BatcherConfig::default(),
                 tenants: TenantsConfig::default(),
                 dedupe: DedupeConfig::default(),

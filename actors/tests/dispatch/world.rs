@@ -248,6 +248,7 @@ impl World {
             },
             rate_limits: RateLimitsConfig::default(),
             quarantine: QuarantineConfig::default(),
+            routes: None,
             batcher: BatcherConfig::default(),
             tenants: TenantsConfig::default(),
             dedupe: DedupeConfig::default(),

@@ -133,6 +133,7 @@ fn settings() -> NodeSettings {
         },
         rate_limits: RateLimitsConfig::default(),
         quarantine: QuarantineConfig::default(),
+        routes: None,
         batcher: BatcherConfig { partitions: 1, ..BatcherConfig::default() },
         tenants: TenantsConfig::default(),
         // No step is over before what has expired is gone.

@@ -6,6 +6,7 @@
 mod limits;
 mod purge;
 mod render;
+mod routes;
 mod socket;
 mod sources;
 mod verbs;
@@ -53,6 +54,9 @@ pub(super) fn run(args: &CtlArgs) -> ExitCode {
         }
         if let Verb::Sources(sources) = verb {
             return sources::run(&path, sources, args.json).await;
+        }
+        if let Verb::Routes(routes) = verb {
+            return routes::run(&path, routes, args.json).await;
         }
         let connection = socket::connect(&path).await?;
         let answer = ask_with(connection, verb.request()?, verb.limit()).await;

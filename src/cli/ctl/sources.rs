@@ -116,19 +116,19 @@ fn of(tenant: &str) -> String {
     format!("{}/sources", of_tenant(tenant))
 }
 
-struct Answer {
+pub(super) struct Answer {
     status: StatusCode,
     body: Value,
 }
 
 impl Answer {
-    fn told(self) -> Result<Value, String> {
+    pub(super) fn told(self) -> Result<Value, String> {
         let Self { status, body } = self;
         if status.is_success() { Ok(body) } else { Err(render::refusal(status, &body)) }
     }
 }
 
-async fn ask(
+pub(super) async fn ask(
     path: &Path,
     method: Method,
     target: &str,
@@ -152,7 +152,7 @@ async fn ask(
     Ok(Answer { status, body: serde_json::from_slice(&body).unwrap_or_default() })
 }
 
-fn read(file: &Path) -> Result<Map<String, Value>, String> {
+pub(super) fn read(file: &Path) -> Result<Map<String, Value>, String> {
     let named = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
     let mut text = String::new();
     let read = if file == Path::new("-") {
@@ -165,7 +165,7 @@ fn read(file: &Path) -> Result<Map<String, Value>, String> {
     config::source_of(&text).map_err(|error| named(&error))
 }
 
-fn shown(value: &Value, json: bool) -> String {
+pub(super) fn shown(value: &Value, json: bool) -> String {
     if json { ended(&value.to_string()) } else { render::answer(Shape::Facts, value) }
 }
 

@@ -10,6 +10,7 @@ use hyper::{Method, Request, StatusCode};
 use url::form_urlencoded::{Serializer, byte_serialize};
 
 use super::limits::{QuarantineVerb, RateLimitsVerb};
+use super::routes::RoutesVerb;
 use super::sources::SourcesVerb;
 
 /// How long most answers may take to begin.
@@ -50,6 +51,9 @@ pub(super) enum Verb {
     /// Sources that the API keeps
     #[command(subcommand)]
     Sources(SourcesVerb),
+    /// Which requests may reach ingest, where routes.enabled is on
+    #[command(subcommand)]
+    Routes(RoutesVerb),
     /// Remove delivery rows of a tenant for good, and the hooks that owe nothing else; told again, it does what is left
     Purge(PurgeArgs),
     /// Count every row against the counters of the running node: exit 0 if they are right, 3 if they are not
@@ -91,10 +95,10 @@ pub(super) struct HooksArgs {
 pub(super) struct PageArgs {
     /// At most so many
     #[arg(long, default_value_t = 100, value_name = "N")]
-    limit: u32,
+    pub(super) limit: u32,
     /// Go on where another page ended: its next_cursor
     #[arg(long, value_name = "CURSOR")]
-    cursor: Option<String>,
+    pub(super) cursor: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -166,6 +170,7 @@ impl Verb {
             | Self::Tenants(_)
             | Self::Dlq(DlqVerb::List(_))
             | Self::Sources(_)
+            | Self::Routes(_)
             | Self::Scrub { now: false }
             | Self::Dump => Method::GET,
             Self::Store(StoreVerb::Reopen)
@@ -214,8 +219,8 @@ impl Verb {
             ),
             Self::RateLimits(verb) => verb.path_and_query(),
             Self::Quarantine(verb) => verb.path_and_query(),
-            // Asks for itself.
-            Self::Sources(_) => String::new(),
+            // These ask for themselves.
+            Self::Sources(_) | Self::Routes(_) => String::new(),
             Self::Purge(args) => args.path_and_query(None),
             Self::Recount { repair } => {
                 with_query("/v1/recount", [("repair", Some(repair.to_string()))])
@@ -235,6 +240,7 @@ impl Verb {
             | Self::Stats { .. }
             | Self::Purge(_)
             | Self::Sources(_)
+            | Self::Routes(_)
             | Self::Store(_)
             | Self::Scrub { .. }
             | Self::Crash { .. }
@@ -266,6 +272,7 @@ impl Verb {
             | Self::Quarantine(_)
             | Self::Purge(_)
             | Self::Sources(_)
+            | Self::Routes(_)
             | Self::Dump
             | Self::Scrub { .. }
             | Self::Crash { .. } => LIMIT,

@@ -21,12 +21,15 @@ use crate::config::Config;
 /// Stands for a source that is not configured (any more): label values are bounded.
 pub(super) const OTHER: &str = "other";
 
-const REASONS: [RefusedReason; 5] = [
+const REASONS: [RefusedReason; 8] = [
     RefusedReason::UnknownSource,
     RefusedReason::PayloadTooLarge,
     RefusedReason::BodyReadFailed,
     RefusedReason::InvalidHeader,
     RefusedReason::StoreUnavailable,
+    RefusedReason::NoRoute,
+    RefusedReason::RouteMethod,
+    RefusedReason::IpDenied,
 ];
 
 /// The states of rows that can be purged.

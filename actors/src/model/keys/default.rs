@@ -25,6 +25,9 @@ pub const META_AUDIT_KEY: &[u8] = b"m:audit_key";
 pub const META_INCARNATION: &[u8] = b"m:incarnation";
 pub const META_LIFECYCLE_CURSOR: &[u8] = b"m:lifecycle_cursor";
 
+/// The global IP rules of the route guard, once the API has written them. The value is JSON. Ours.
+pub const META_ROUTE_RULES: &[u8] = b"m:route_ip_rules";
+
 /// Says `done` once one artifact of a 0.3 node was imported: sources, rate_limits, quarantine, wal, dlq or index.
 pub fn imported_key(artifact: &str) -> Vec<u8> {
     [b"m:imported:", artifact.as_bytes()].concat()
@@ -128,6 +131,26 @@ pub struct RateLimitKey<'a>(pub &'a str);
 
 impl<'a> RateLimitKey<'a> {
     pub const PREFIX: &'static [u8] = b"r:";
+
+    pub fn encode(&self) -> Vec<u8> {
+        [Self::PREFIX, self.0.as_bytes()].concat()
+    }
+
+    pub fn decode(bytes: &'a [u8]) -> Option<Self> {
+        text(bytes.strip_prefix(Self::PREFIX)?).map(Self)
+    }
+
+    pub fn all() -> Range<Vec<u8>> {
+        starting_with(Self::PREFIX, 0)
+    }
+}
+
+/// `R:`: a route of the guard, by its id. The value is JSON. Ours: the documented system keeps routes elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteKey<'a>(pub &'a str);
+
+impl<'a> RouteKey<'a> {
+    pub const PREFIX: &'static [u8] = b"R:";
 
     pub fn encode(&self) -> Vec<u8> {
         [Self::PREFIX, self.0.as_bytes()].concat()

@@ -23,9 +23,10 @@ pub use dead::{DeadByTenantKey, DeadKey, DeadValue};
 pub use dedupe::{DedupeKey, DedupeValue, ExpiryKey, Held};
 pub use default::{
     META_AUDIT_KEY, META_AUDIT_SEQ, META_FORMAT_VERSION, META_INCARNATION, META_LIFECYCLE_CURSOR,
-    META_MIGRATION, META_NEXT_ORD, META_NEXT_SEQ, META_READY_PROBE, META_STORE_ID,
-    META_SYNCED_THROUGH, RateLimitKey, ReplayKey, SourceKey, SourceRevisionKey, erase_progress_key,
-    erased_key, imported_key, read_tolerant, read_u64, u32_value, u64_value,
+    META_MIGRATION, META_NEXT_ORD, META_NEXT_SEQ, META_READY_PROBE, META_ROUTE_RULES,
+    META_STORE_ID, META_SYNCED_THROUGH, RateLimitKey, ReplayKey, RouteKey, SourceKey,
+    SourceRevisionKey, erase_progress_key, erased_key, imported_key, read_tolerant, read_u64,
+    u32_value, u64_value,
 };
 pub use deliveries::{
     ActiveKey, ClaimedKey, DeliveryKey, DueKey, DueKind, DueValue, HookKey, SizeValue,

@@ -202,12 +202,14 @@ proptest! {
             text(|name| TenantNameKey(name).encode()),
             text(|name| RateLimitKey(name).encode()),
             text(|name| ReplayKey(name).encode()),
+            text(|name| RouteKey(name).encode()),
         ] {
             prop_assert_eq!(a.cmp(&b), names.0.cmp(&names.1));
         }
         assert_eq!(TenantNameKey::decode(&TenantNameKey(&names.0).encode()), Some(TenantNameKey(&names.0)));
         assert_eq!(RateLimitKey::decode(&RateLimitKey(&names.0).encode()), Some(RateLimitKey(&names.0)));
         assert_eq!(ReplayKey::decode(&ReplayKey(&names.0).encode()), Some(ReplayKey(&names.0)));
+        assert_eq!(RouteKey::decode(&RouteKey(&names.0).encode()), Some(RouteKey(&names.0)));
         let source = SourceKey { tenant: &names.0, name: &names.1 };
         assert_eq!(SourceKey::decode(&source.encode()), Some(source));
         let revision = SourceRevisionKey { tenant: &names.0, name: &names.1 };
@@ -350,6 +352,7 @@ fn rewritten(bytes: &[u8]) -> Vec<Option<Vec<u8>>> {
         SourceRevisionKey::decode(bytes).map(|key| key.encode()),
         RateLimitKey::decode(bytes).map(|key| key.encode()),
         ReplayKey::decode(bytes).map(|key| key.encode()),
+        RouteKey::decode(bytes).map(|key| key.encode()),
     ]
 }
 

@@ -228,6 +228,7 @@ fn settings(roles: Roles) -> NodeSettings {
         },
         rate_limits: RateLimitsConfig::default(),
         quarantine: QuarantineConfig::default(),
+        routes: None,
         batcher: BatcherConfig::default(),
         dedupe: DedupeConfig::default(),
         tenants: TenantsConfig::default(),
