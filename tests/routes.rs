@@ -80,7 +80,7 @@ async fn everything_is_denied_that_no_route_takes_and_a_change_counts_at_once() 
     for open in ["/health", "/ready", "/openapi.json"] {
         assert_eq!(node.get(open).await.status, 200, "{open}");
     }
-    assert_eq!(said(&node.get("/elsewhere").await), unknown());
+    assert_eq!(said(&node.get("/elsewhere").await), (404, json!({"error": "not_found"})));
 
     let route = json!({"id": "demo", "path": "/webhooks/demo", "metadata": {"team": "billing"}});
     let (status, mut made) = tell(&node, "POST", "/admin/routes", &route).await;
@@ -98,7 +98,7 @@ async fn everything_is_denied_that_no_route_takes_and_a_change_counts_at_once() 
     assert_eq!(said(&node.post("/webhooks/other", b"x").await), unknown());
     assert_eq!(said(&node.post("/webhooks/x/../demo", b"x").await), unknown());
     let put = node.ask(&request("PUT", "/webhooks/demo", &[], b"x")).await.unwrap();
-    assert_eq!(said(&put), unknown());
+    assert_eq!(said(&put), (404, json!({"error": "not_found"})));
     let reasons = [("no_route", 4), ("method", 1), ("ip_denied", 0), ("unknown_source", 0)];
     for (reason, count) in reasons {
         assert_eq!(counted(&node, reason).await, count, "{reason}");

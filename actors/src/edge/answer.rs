@@ -77,12 +77,9 @@ impl Answer {
         Self::error(404, r#"{"error":"unknown_source"}"#.to_owned(), None)
     }
 
-    /// Not from this client. As 404 it is what an unknown source hears.
-    pub fn ip_denied(status: u16) -> Self {
-        if status == 404 {
-            return Self::unknown_source();
-        }
-        Self::error(status, r#"{"error":"forbidden"}"#.to_owned(), None)
+    /// Not from this client.
+    pub fn ip_denied() -> Self {
+        Self::error(403, r#"{"error":"forbidden"}"#.to_owned(), None)
     }
 
     pub fn too_large(limit: usize) -> Self {

@@ -115,12 +115,17 @@ impl Guard {
             let answer = Answer::unavailable("store_unavailable");
             return Err((RefusedReason::StoreUnavailable, answer));
         }
+        // What is heard where there is nothing, guard or not: nothing can be probed.
+        let is_hook = head.method == "POST";
+        let nothing = || if is_hook { Answer::unknown_source() } else { Answer::not_found() };
         let refused = match reason {
             Reason::Matched => return Ok(()),
-            // What an unknown source hears: nothing can be probed.
-            Reason::NoRoute => (RefusedReason::NoRoute, Answer::unknown_source()),
-            Reason::Method => (RefusedReason::RouteMethod, Answer::unknown_source()),
-            Reason::IpDenied => (RefusedReason::IpDenied, Answer::ip_denied(self.ip_denied_status)),
+            Reason::NoRoute => (RefusedReason::NoRoute, nothing()),
+            Reason::Method => (RefusedReason::RouteMethod, nothing()),
+            Reason::IpDenied if self.ip_denied_status == 404 => {
+                (RefusedReason::IpDenied, nothing())
+            }
+            Reason::IpDenied => (RefusedReason::IpDenied, Answer::ip_denied()),
         };
         self.log(head, client, reason);
         Err(refused)
