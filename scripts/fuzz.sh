@@ -4,7 +4,8 @@
 #   scripts/fuzz.sh SECONDS [TARGET...]
 #
 # What is found is left in fuzz/artifacts, and what is new and covers more in a folder of the build, never in the
-# committed corpora; `scripts/fuzz.sh --keep TARGET` takes over the part of it that covers something new.
+# committed corpora; `scripts/fuzz.sh --keep TARGET` takes over the part of it that covers something new. That folder begins
+# with what longer runs have found to cover (fuzz/found.tar.gz: thousands of small inputs, a folder a target).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,7 +18,7 @@ max_input_bytes=4096
 keep=0 seconds=0
 case ${1:-} in
   --keep) keep=1 ;;
-  '' | *[!0-9]*) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  '' | *[!0-9]*) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   *) seconds=$1 ;;
 esac
 shift
@@ -35,6 +36,10 @@ export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
 # With a target named the flags are not put on build scripts, which have nothing to count into.
 cargo build --quiet --locked --release --manifest-path fuzz/Cargo.toml --target "$host"
 
+if [ ! -d "$build/corpus" ]; then
+  mkdir -p "$build/corpus"
+  tar -xzf fuzz/found.tar.gz -C "$build/corpus"
+fi
 for target in "${targets[@]}"; do
   found="$build/corpus/$target"
   binary="$build/$host/release/$target"

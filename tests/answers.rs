@@ -96,6 +96,79 @@ fn accepted() -> Vec<Row> {
     ]
 }
 
+/// What is taken once, is held instead, or is too much.
+fn limited() -> Vec<Row> {
+    const EVENT: &[(&str, &str)] = &[("x-event", "one")];
+    let keyed = |body: &[u8]| request("POST", "/webhooks/demo", EVENT, body);
+    let once = json!({"dedupe": {"header": "x-event"}});
+    let slow = json!({"rate": 0.001, "burst": 1});
+    let held = json!({"sources": {"github": {"on_verify_failure": "quarantine"}}});
+    vec![
+        Row {
+            what: "an event that was told before",
+            config: json!({"sources": {"demo": once}}),
+            before: Before::Hook(keyed(b"{}")),
+            asked: keyed(b"{ }"),
+            status: 201,
+            body: r#"{"id":"<id>","status":"accepted","duplicate":true}"#,
+            headers: &[("ankusa-durability", "fsync")],
+            stored: 1,
+        },
+        Row {
+            what: "one dedupe key too many",
+            config: json!({"sources": {"demo": once}, "dedupe": {"max_entries": 1}}),
+            before: Before::Hook(keyed(b"{}")),
+            asked: request("POST", "/webhooks/demo", &[("x-event", "two")], b"{}"),
+            status: 503,
+            body: r#"{"error":"dedupe_quota"}"#,
+            headers: &[("retry-after", "60")],
+            stored: 1,
+        },
+        Row {
+            what: "not verified, and held",
+            config: held.clone(),
+            asked: post("/webhooks/github", b"{}"),
+            status: 202,
+            body: r#"{"status":"quarantined","reason":":missing_signature"}"#,
+            headers: &[("ankusa-durability", "fsync")],
+            ..Row::default()
+        },
+        Row {
+            what: "no room among what is held",
+            config: {
+                let mut small = held;
+                merge(&mut small, json!({"quarantine": {"max_bytes": 1}}));
+                small
+            },
+            asked: post("/webhooks/github", b"{}"),
+            status: 503,
+            body: r#"{"error":"quarantine_full"}"#,
+            headers: &[("retry-after", "60")],
+            ..Row::default()
+        },
+        Row {
+            what: "over a limit",
+            config: json!({"rate_limits": {"default": slow}}),
+            before: Before::Hook(post("/webhooks/demo", b"{}")),
+            asked: post("/webhooks/demo", b"{}"),
+            status: 429,
+            body: r#"{"error":"rate_limited"}"#,
+            headers: &[("retry-after", "1000")],
+            stored: 1,
+        },
+        Row {
+            what: "more that do not verify than their source may send",
+            config: json!({"quarantine": {"burst": 1, "rate": 0.001}}),
+            before: Before::Hook(post("/webhooks/flagged", b"{}")),
+            asked: post("/webhooks/flagged", b"{}"),
+            status: 429,
+            body: r#"{"error":"quarantine_rate_limited"}"#,
+            headers: &[("retry-after", "1000")],
+            stored: 1,
+        },
+    ]
+}
+
 fn permanent() -> Vec<Row> {
     vec![
         Row {
@@ -254,7 +327,6 @@ fn retryable() -> Vec<Row> {
             body: r#"{"error":"tenant_limit"}"#,
             headers: &[("retry-after", "60")],
             stored: 1,
-            ..Row::default()
         },
     ]
 }
@@ -335,4 +407,9 @@ async fn what_did_not_arrive_whole_is_400() {
 #[tokio::test]
 async fn what_may_be_accepted_later_is_503_with_the_time_to_wait() {
     check_all(retryable()).await;
+}
+
+#[tokio::test]
+async fn what_is_told_twice_does_not_verify_or_is_too_much_is_told_so() {
+    check_all(limited()).await;
 }

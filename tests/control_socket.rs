@@ -218,7 +218,7 @@ async fn status_and_tree_say_how_the_node_is() {
     assert_eq!(told, expected);
     let table = node.ctl(&["tree"]).await.out;
     assert!(table.starts_with("CHILD "), "{table}");
-    assert!(table.contains("\n    writer               -             running "), "{table}");
+    assert!(table.contains("\n    writer             -             running "), "{table}");
     assert!(table.contains("\nstore.reserve_bytes         67108864\n"), "{table}");
 }
 

@@ -137,6 +137,9 @@ impl DedupeSweeperState {
         let entries = pairs.into_iter().filter(|(key, value)| !is_sentinel(cf, key, value));
         let mut keys: Vec<ExpiredKey> = entries.map(|(entry, _)| expired(entry)).collect();
         let seen = writer.look_at_keys();
+        if keys.is_empty() {
+            return Ok(Chunk { keys, seen, next, is_full: more });
+        }
         let wanted = keys.iter().filter_map(|key| Some(key.key.as_ref()?.to_vec())).collect();
         let held = store.multi_get(cf, wanted).await?;
         let named = keys.iter_mut().filter(|key| key.key.is_some());

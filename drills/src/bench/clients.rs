@@ -102,7 +102,15 @@ async fn drive<T>(
     for number in 0..plan.connections {
         let connection = Connection::open(plan.port).await.or_cannot("connect the load")?;
         let requests = Rc::clone(requests);
-        let client = Client { connection, requests, tally: Rc::clone(&tally), next: number };
+        let (next, step) = (u64::try_from(number), u64::try_from(plan.connections));
+        let client = Client {
+            connection,
+            requests,
+            tally: Rc::clone(&tally),
+            next: next.or_cannot("number the load")?,
+            step: step.or_cannot("number the load")?,
+            request: Vec::new(),
+        };
         match plan.pace {
             Pace::Closed => clients.spawn_local(client.closed()),
             Pace::PerSecond(rate) => clients.spawn_local(client.paced(Schedule {
@@ -177,7 +185,10 @@ struct Client {
     connection: Connection,
     requests: Rc<Requests>,
     tally: Rc<Tally>,
-    next: usize,
+    /// The event it tells of next, and how far it is to the one after it: no two clients tell of the same.
+    next: u64,
+    step: u64,
+    request: Vec<u8>,
 }
 
 impl Client {
@@ -205,8 +216,9 @@ impl Client {
     }
 
     async fn post(&mut self, since: Instant) -> io::Result<()> {
-        let acked = self.connection.post(self.requests.get(self.next)).await?;
-        self.next += 1;
+        self.requests.write(self.next, &mut self.request);
+        let acked = self.connection.post(&self.request).await?;
+        self.next += self.step;
         self.tally.answered(acked, since.elapsed());
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! A node under a bench: one source that verifies as GitHub signs, one sink, and what it is to do with its hooks.
+//! A node under a bench: one source that verifies as GitHub signs, knows events by their ids and has limits, one sink, and
+//! what it is to do with its hooks.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -144,14 +145,24 @@ fn configuration(data_dir: &Path, http_port: u16, admin_port: u16, serves: Serve
         Serves::Acks => (&["edge"], 9),
         Serves::Deliveries { sink_port } => (&["edge", "dispatch"], sink_port),
     };
+    // Limits that nobody reaches: each is looked at for every hook.
+    let limit = json!({
+        "rate": 1_000_000,
+        "burst": 1_000_000,
+        "bytes_rate": 1_000_000_000,
+        "bytes_burst": 1_000_000_000,
+    });
     json!({
         "node": {"data_dir": data_dir, "roles": roles},
         "log": {"level": "warning"},
         "http": {"ip": "127.0.0.1", "port": http_port, "prefix": PREFIX},
         "admin": {"port": admin_port},
         "egress": {"allow_private": true, "allow_http": true},
+        "rate_limits": {"default": limit, "client_ip": limit, "node": limit},
         "sources": {SOURCE: {
             "verify": {"type": "github", "secret": SECRET},
+            "dedupe": "github",
+            "rate_limit": limit,
             "sinks": [{
                 "type": "http",
                 "url": format!("http://127.0.0.1:{sink_port}/"),

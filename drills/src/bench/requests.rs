@@ -5,7 +5,7 @@ use ankusa_drills_replay::Rng;
 use crate::load::{PREFIX, sign};
 
 /// The source the requests go to.
-pub(super) const SOURCE: &str = "github";
+pub(in crate::bench) const SOURCE: &str = "github";
 
 /// Different requests. Enough that no two neighbours are alike, few enough to stay in a cache.
 const DIFFERENT: u64 = 256;
@@ -13,22 +13,38 @@ const DIFFERENT: u64 = 256;
 /// Bytes of a body.
 pub(super) const BODY_BYTES: usize = 1024;
 
+/// Hexadecimal digits of an event's id that are its own.
+pub(in crate::bench) const EVENT_DIGITS: usize = 12;
+
+/// What is before them.
+pub(in crate::bench) const EVENT_PREFIX: &str = "72d3162e-cc78-11e3-81ab-";
+
 /// Requests as they go over the wire, head and body.
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
     wire: Vec<Vec<u8>>,
+    /// Where the digits of the event are, the same in all.
+    event_at: usize,
 }
 
 impl Requests {
     /// The same ones at every call.
     pub(super) fn new() -> Self {
-        Self { wire: (0..DIFFERENT).map(request).collect() }
+        let wire: Vec<Vec<u8>> = (0..DIFFERENT).map(request).collect();
+        let first = wire.first().map_or(&[][..], Vec::as_slice);
+        let prefix = EVENT_PREFIX.as_bytes();
+        let event_at = first.windows(prefix.len()).position(|bytes| bytes == prefix);
+        Self { event_at: event_at.map_or(usize::MAX - EVENT_DIGITS, |at| at + prefix.len()), wire }
     }
 
-    /// The request a client sends as its `number`th; they repeat.
-    pub(super) fn get(&self, number: usize) -> &[u8] {
-        let at = number.checked_rem(self.wire.len()).unwrap_or_default();
-        self.wire.get(at).map_or(&[], Vec::as_slice)
+    /// Puts the request that tells of event `number` into `into`: bodies repeat, events do not.
+    pub(super) fn write(&self, number: u64, into: &mut Vec<u8>) {
+        let at = usize::try_from(number % DIFFERENT).unwrap_or_default();
+        into.clear();
+        into.extend_from_slice(self.wire.get(at).map_or(&[], Vec::as_slice));
+        if let Some(id) = into.get_mut(self.event_at..self.event_at + EVENT_DIGITS) {
+            id.copy_from_slice(&event(number));
+        }
     }
 }
 
@@ -38,12 +54,23 @@ impl Default for Requests {
     }
 }
 
+/// Its digits. Neighbours are far apart, as ids drawn at random are.
+pub(in crate::bench) fn event(number: u64) -> [u8; EVENT_DIGITS] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut left = number.wrapping_mul(0x9e37_79b9_7f4b) & 0xffff_ffff_ffff;
+    [(); EVENT_DIGITS].map(|()| {
+        let digit = usize::try_from(left & 15).unwrap_or_default();
+        left >>= 4;
+        DIGITS.get(digit).copied().unwrap_or(b'0')
+    })
+}
+
 fn request(number: u64) -> Vec<u8> {
     let body = body(number);
     let head = format!(
         "POST {PREFIX}/{SOURCE} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: GitHub-Hookshot/044aadd\r\n\
          Accept: */*\r\nContent-Type: application/json\r\nX-GitHub-Event: push\r\n\
-         X-GitHub-Delivery: 72d3162e-cc78-11e3-81ab-{number:012x}\r\nX-Hub-Signature-256: {}\r\n\
+         X-GitHub-Delivery: {EVENT_PREFIX}{number:012x}\r\nX-Hub-Signature-256: {}\r\n\
          Content-Length: {BODY_BYTES}\r\n\r\n",
         sign(&body)
     );
@@ -86,10 +113,24 @@ mod tests {
     }
 
     #[test]
-    fn requests_repeat_after_the_last() {
+    fn bodies_repeat_and_events_do_not() {
         let requests = Requests::new();
-        assert_eq!(requests.get(0), requests.get(256));
-        assert_ne!(requests.get(0), requests.get(1));
-        assert!(requests.get(7).starts_with(b"POST /webhooks/github HTTP/1.1\r\nHost: "));
+        let wire = |number| {
+            let mut bytes = Vec::new();
+            requests.write(number, &mut bytes);
+            String::from_utf8(bytes).unwrap()
+        };
+        assert!(wire(7).starts_with("POST /webhooks/github HTTP/1.1\r\nHost: "));
+        let split = |number| {
+            let text = wire(number);
+            let (before, rest) = text.split_once(EVENT_PREFIX).unwrap();
+            let (event, after) = rest.split_at(EVENT_DIGITS);
+            (event.to_owned(), format!("{before}{after}"))
+        };
+        let (one, again) = (split(1), split(1 + DIFFERENT));
+        assert_eq!(one.1, again.1);
+        assert_ne!(one.1, split(2).1);
+        let events: std::collections::BTreeSet<_> = (0..10_000).map(event).collect();
+        assert_eq!(events.len(), 10_000);
     }
 }

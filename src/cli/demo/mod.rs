@@ -43,8 +43,8 @@ fn config(worker: SocketAddr, environment: &Environment) -> Result<Config, Confi
         "http: {{ip: 127.0.0.1}}\n\
          egress: {{allow_http: true, allow: [127.0.0.1]}}\n\
          sources:\n  \
-           demo: {{verify: {{type: none}}, sinks: {sinks}}}\n  \
-           github: {{verify: {{type: github, secret: {GITHUB_SECRET}}}, sinks: {sinks}}}\n"
+           demo: {{verify: {{type: none}}, dedupe: {{header: webhook-id}}, sinks: {sinks}}}\n  \
+           github: {{verify: {{type: github, secret: {GITHUB_SECRET}}}, dedupe: github, sinks: {sinks}}}\n"
     );
     Config::parse(&text, "the demo's configuration", environment)
 }

@@ -1,9 +1,9 @@
 //! RocksDB under the node's own options, and one group of hooks as one batch: what any receiver with these promises must
 //! write.
 //!
-//! For each hook its value, a delivery row, a due key and an archive obligation; for each group an active marker, six
-//! counter operands and two facts. Keys are as wide and as ordered as the node's. Dedupe keys there are none: this release
-//! of the node has none either.
+//! For each hook its value, a delivery row, a due key, an archive obligation, a dedupe key and its entry in the expiry
+//! index; for each group a look at its dedupe keys, an active marker, eight counter operands and two facts. Keys are as wide
+//! and as ordered as the node's.
 
 use std::path::Path;
 
@@ -13,6 +13,7 @@ use rocksdb::{
 };
 
 use super::FloorError;
+use crate::bench::requests::{self, EVENT_DIGITS, EVENT_PREFIX, SOURCE};
 
 /// Bytes of a hook's value.
 pub(super) const VALUE_BYTES: usize = HEAD_BYTES + crate::bench::requests::BODY_BYTES;
@@ -33,7 +34,14 @@ const COUNTERS_BUFFER_BYTES: usize = 4 << 20;
 const GROUP_BYTES: usize = 1_024;
 
 /// Bytes a hook adds to a batch beside its value and its row: four keys, two small values, four heads.
-const KEYS_BYTES: usize = 8 + 10 + 23 + 5 + 9 + 8 + 4 * 16;
+const KEYS_BYTES: usize = 8 + 10 + 23 + 5 + 9 + 8 + 2 * DEDUPE_BYTES + 8 + ID_BYTES + 6 * 16;
+
+/// What a dedupe key is made of after its tag: tenant, source and event.
+const DEDUPE_BYTES: usize =
+    "default\0".len() + 2 + SOURCE.len() + EVENT_PREFIX.len() + EVENT_DIGITS;
+
+/// The text of a hook's id, which its dedupe key names.
+const ID_BYTES: usize = 36;
 
 const TENANT: [u8; 4] = 1_u32.to_be_bytes();
 const NODE: [u8; 4] = 0_u32.to_be_bytes();
@@ -77,8 +85,15 @@ impl Database {
         let mut batch = WriteBatch::with_capacity_bytes(
             GROUP_BYTES + count * (VALUE_BYTES + ROW_BYTES + KEYS_BYTES),
         );
+        let events: Vec<_> = (first..).take(count).map(dedupe).collect();
+        let asked = events.iter().map(|event| key::<{ 1 + DEDUPE_BYTES }>(&[b"u", event]));
+        let known = self.db.batched_multi_get_cf(index, &asked.collect::<Vec<_>>(), false);
+        let known = known.into_iter().filter(|known| !matches!(known, Ok(None))).count();
+        if known > 0 {
+            return Err("an event is known already, or cannot be looked up".into());
+        }
         let (mut seq, mut bytes) = (first, 0_i64);
-        for value in values {
+        for (value, event) in values.zip(&events) {
             let size = u32::try_from(value.len())?.to_be_bytes();
             batch.put_cf(hooks, seq.to_be_bytes(), value);
             batch.put_cf(deliveries, key::<10>(&[&seq.to_be_bytes(), &[0, 0]]), self.row);
@@ -87,6 +102,10 @@ impl Database {
             batch.put_cf(index, due, key::<5>(&[&size, &[0]]));
             let owed = key::<9>(&[b"a", &seq.to_be_bytes()]);
             batch.put_cf(index, owed, key::<8>(&[&size, &TENANT]));
+            let expires = at_ms.to_be_bytes();
+            let original = key::<{ 8 + ID_BYTES }>(&[&expires, &[b'i'; ID_BYTES]]);
+            batch.put_cf(index, key::<{ 1 + DEDUPE_BYTES }>(&[b"u", event]), original);
+            batch.put_cf(index, key::<{ 9 + DEDUPE_BYTES }>(&[b"e", &expires, event]), []);
             bytes += i64::try_from(value.len())?;
             seq += 1;
         }
@@ -104,10 +123,17 @@ impl Database {
     }
 }
 
-/// Pending rows, their bytes and archive obligations, of the tenant and of the node.
+/// What the dedupe key of this event is made of.
+fn dedupe(event: u64) -> [u8; DEDUPE_BYTES] {
+    let source = u16::try_from(SOURCE.len()).unwrap_or_default().to_be_bytes();
+    let event = requests::event(event);
+    key(&[b"default\0", &source, SOURCE.as_bytes(), EVENT_PREFIX.as_bytes(), &event])
+}
+
+/// Pending rows, their bytes, archive obligations and dedupe keys, of the tenant and of the node.
 fn count_group(batch: &mut WriteBatch, counters: &ColumnFamily, hooks: i64, bytes: i64) {
     for owner in [NODE, TENANT] {
-        for (field, delta) in [(1, hooks), (5, bytes), (6, hooks)] {
+        for (field, delta) in [(1, hooks), (5, bytes), (6, hooks), (7, hooks)] {
             let counter = key::<5>(&[&owner, &[field]]);
             batch.merge_cf(counters, counter, delta.to_be_bytes());
         }
@@ -167,7 +193,7 @@ mod tests {
             let family = database.db.cf_handle(family).unwrap();
             database.db.iterator_cf(family, rocksdb::IteratorMode::Start).count()
         };
-        assert_eq!(names.map(rows), [2, 4, 4, 4 + 4 + 1, 6]);
+        assert_eq!(names.map(rows), [2, 4, 4, 4 + 4 + 1 + 4 + 4, 8]);
         let counters = database.db.cf_handle("counters").unwrap();
         let bytes = database.db.get_cf(counters, [0, 0, 0, 1, 5]).unwrap().unwrap();
         assert_eq!(bytes, 4_400_i64.to_be_bytes());

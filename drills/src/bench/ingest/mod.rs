@@ -74,8 +74,8 @@ fn what_is_measured(setup: &Setup) -> Vec<String> {
             "RocksDB {version}, the node's own options for all; {} connections, {:?} a load",
             setup.connections, setup.measured
         ),
-        "1 KiB signed GitHub pushes; node: edge and storage, verified, one sink row, archive obligation, dispatch off; no \
-         dedupe keys anywhere, this release has none"
+        "1 KiB signed GitHub pushes; node: edge and storage, verified, deduped by the id of \
+         the delivery, limits of tenant, source, client and node, one sink row, archive obligation, dispatch off"
             .to_owned(),
         "floors: HTTP is hyper, HMAC-SHA256 and UUIDv7; store is a writer and a syncer over RocksDB, 256 hooks a group, \
          pipelined 4, 1.1 KB value, 180 B row; end to end is both"
