@@ -194,8 +194,12 @@ impl RocksOptions {
             options.set_max_bytes_for_level_base(SMALL_ROWS_LEVEL_BYTES);
             options.set_target_file_size_base(SMALL_ROWS_FILE_BYTES);
             options.set_target_file_size_multiplier(SMALL_ROWS_FILE_GROWTH);
+        }
+        if cf == Cf::Deliveries {
             // It is scanned where rows were just deleted, and a scan steps over a deleted row as over any other. A flush of
-            // a queue that keeps up holds little else: it goes down a level at once, where it vanishes.
+            // a queue that keeps up holds little else: it goes down a level at once, where it vanishes. Not
+            // `index`: such a file is read again at every open, and a damaged one would then fail the first writes of a
+            // node that could have come up and told of it.
             options.add_compact_on_deletion_collector_factory(
                 DELETIONS_WINDOW,
                 DELETIONS_IN_WINDOW,
