@@ -211,10 +211,8 @@ async fn held_hooks_are_listed_and_purged_over_the_admin_port_and_by_ctl() {
 
 /// `method` on the limit of a tenant.
 async fn limit_of(node: &TestNode, method: &str, tenant: &str, body: &str) -> Answer {
-    let mut client = Client::tcp(node.admin_port).await;
     let target = format!("/v1/tenants/{tenant}/rate-limit");
-    client.send(&request(method, &target, &[], body.as_bytes())).await.unwrap();
-    client.answer_to(method).await.unwrap()
+    Client::once(node.admin_port, method, &target, &[], body).await
 }
 
 #[tokio::test]

@@ -136,9 +136,7 @@ async fn a_node_serves_its_documents_and_knows_the_methods_they_name_and_no_othe
     ingest["paths"].as_object_mut().unwrap().remove(catch).unwrap();
     assert_eq!(node.get("/openapi.json").await.value(), ingest);
 
-    let mut client = Client::tcp(node.routes_port).await;
-    client.send(&request("GET", "/openapi.json", &[], b"")).await.unwrap();
-    let guard = client.answer_to("GET").await.unwrap().value();
+    let guard = Client::once(node.routes_port, "GET", "/openapi.json", &[], "").await.value();
     assert_eq!(guard, read(routes_admin::OPENAPI));
 
     let documents = [(node.admin_port, admin), (node.http_port, ingest), (node.routes_port, guard)];

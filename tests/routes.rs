@@ -34,9 +34,7 @@ async fn ask(
     headers: &[(&str, &str)],
     body: &str,
 ) -> Answer {
-    let mut client = Client::tcp(node.routes_port).await;
-    client.send(&request(method, target, headers, body.as_bytes())).await.unwrap();
-    client.answer_to(method).await.unwrap()
+    Client::once(node.routes_port, method, target, headers, body).await
 }
 
 async fn tell(node: &TestNode, method: &str, target: &str, body: &Value) -> (u16, Value) {

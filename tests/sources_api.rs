@@ -5,7 +5,7 @@ mod common;
 
 use common::node::sink;
 use common::worker::{self, Worker};
-use common::{Answer, Client, TestNode, request, until};
+use common::{Answer, Client, TestNode, until};
 use serde_json::{Value, json};
 
 const SOURCES: &str = "/v1/tenants/acme/sources";
@@ -30,9 +30,7 @@ async fn ask(
     headers: &[(&str, &str)],
     body: &str,
 ) -> Answer {
-    let mut client = Client::tcp(node.admin_port).await;
-    client.send(&request(method, target, headers, body.as_bytes())).await.unwrap();
-    client.answer_to(method).await.unwrap()
+    Client::once(node.admin_port, method, target, headers, body).await
 }
 
 async fn tell(node: &TestNode, method: &str, target: &str, body: &Value) -> Answer {

@@ -1,7 +1,8 @@
-//! The admin port: health, metrics and views of the node, on loopback unless tokens guard it.
+//! A port for operators, on loopback unless tokens guard it: the admin port, and the one where the guard's routes are
+//! managed.
 //!
 //! * **Owns:** its connections; the listening socket outlives it.
-//! * **Talks to:** the store (reads), the board.
+//! * **Talks to:** whatever its routes ask.
 //! * **Supervised by:** `front`, one_for_one: it answers while the core is down.
 
 use std::net::TcpListener;
@@ -9,10 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ankusa_actors::supervision::{Crash, told_to_crash};
+use axum::Router;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::watch;
 
 use super::listener::{Acceptor, Server, Terms};
-use super::routes::{Api, Routes, admin_routes};
+use super::routes::Routes;
 
 pub enum AdminServerMsg {
     /// Panic, for a drill.
@@ -30,7 +33,9 @@ pub struct AdminServerArgs {
     pub socket: Arc<TcpListener>,
     pub terms: Terms,
     pub drain: Duration,
-    pub api: Api,
+    pub routes: Router,
+    /// Whether it is stopped for good: see [`ankusa_actors::node::Handles::stopping`].
+    pub stopping: watch::Receiver<bool>,
 }
 
 pub struct AdminServerState {
@@ -50,7 +55,7 @@ impl Actor for AdminServer {
         _: ActorRef<AdminServerMsg>,
         args: AdminServerArgs,
     ) -> Result<AdminServerState, ActorProcessingErr> {
-        let routes = Routes(admin_routes(args.api.clone()));
+        let routes = Routes(args.routes.clone());
         let server = Server::start(Acceptor::tcp(&args.socket)?, args.terms.clone(), routes);
         Ok(AdminServerState { server: Some(server), args })
     }
@@ -71,7 +76,7 @@ impl Actor for AdminServer {
         _: ActorRef<AdminServerMsg>,
         state: &mut AdminServerState,
     ) -> Result<(), ActorProcessingErr> {
-        if *state.args.api.admin.handles.stopping.borrow() {
+        if *state.args.stopping.borrow() {
             super::close_socket(&state.args.socket);
         }
         if let Some(server) = state.server.take() {

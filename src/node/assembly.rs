@@ -23,8 +23,8 @@ use crate::front::gauges::{Gauges, GaugesArgs};
 use crate::front::http2::Http2Limits;
 use crate::front::ingest::{IngestServer, IngestServerArgs};
 use crate::front::listener::{Limits, Terms};
-use crate::front::routes::{Api, Control};
-use crate::front::routes_admin::{RoutesApi, RoutesServer, RoutesServerArgs};
+use crate::front::routes::{Api, Control, admin_routes};
+use crate::front::routes_admin::{RoutesApi, listener_routes};
 use crate::front::sources::SourcesApi;
 use crate::front::tls::Tls;
 use crate::host::{HostClock, HostEntropy};
@@ -272,7 +272,8 @@ impl FrontParts {
                 series: Arc::clone(&self.metrics.listeners.admin),
             },
             drain: DRAIN_ADMIN,
-            api: self.api(admin, Authorizer::new(&self.config.admin.tokens)),
+            routes: admin_routes(self.api(admin, Authorizer::new(&self.config.admin.tokens))),
+            stopping: admin.handles.stopping.clone(),
         };
         let shutdown = Shutdown::Stop(DRAIN_ADMIN + STOP_EXTRA);
         let make = move || (AdminServer, args.clone());
@@ -280,7 +281,11 @@ impl FrontParts {
     }
 
     fn routes(&self, admin: &Admin) -> Option<ChildSpec> {
-        let args = RoutesServerArgs {
+        let api = RoutesApi {
+            admin: admin.clone(),
+            authorizer: Authorizer::new(&self.config.admin.tokens),
+        };
+        let args = AdminServerArgs {
             socket: Arc::clone(self.sockets.routes.as_ref()?),
             terms: Terms {
                 limits: self.limits(),
@@ -288,13 +293,11 @@ impl FrontParts {
                 series: Arc::clone(self.metrics.listeners.routes.as_ref()?),
             },
             drain: DRAIN_ADMIN,
-            api: RoutesApi {
-                admin: admin.clone(),
-                authorizer: Authorizer::new(&self.config.admin.tokens),
-            },
+            routes: listener_routes(api),
+            stopping: admin.handles.stopping.clone(),
         };
         let shutdown = Shutdown::Stop(DRAIN_ADMIN + STOP_EXTRA);
-        let make = move || (RoutesServer, args.clone());
+        let make = move || (AdminServer, args.clone());
         Some(ChildSpec::new("routes_admin", shutdown, &Slot::default(), make))
     }
 

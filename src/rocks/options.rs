@@ -197,9 +197,9 @@ impl RocksOptions {
         }
         if cf == Cf::Deliveries {
             // It is scanned where rows were just deleted, and a scan steps over a deleted row as over any other. A flush of
-            // a queue that keeps up holds little else: it goes down a level at once, where it vanishes. Not
-            // `index`: such a file is read again at every open, and a damaged one would then fail the first writes of a
-            // node that could have come up and told of it.
+            // a queue that keeps up holds little else: it goes down a level at once, where it vanishes.
+            // Not for `index`: such a file is read again at every open, and a damaged one would then fail the first writes
+            // of a node that could have come up and told of it.
             options.add_compact_on_deletion_collector_factory(
                 DELETIONS_WINDOW,
                 DELETIONS_IN_WINDOW,

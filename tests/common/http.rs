@@ -121,6 +121,19 @@ impl Client {
         Self::try_tcp(port).await.unwrap()
     }
 
+    /// One request on a connection of its own.
+    pub async fn once(
+        port: u16,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
+        let mut client = Self::tcp(port).await;
+        client.send(&request(method, target, headers, body.as_bytes())).await.unwrap();
+        client.answer_to(method).await.unwrap()
+    }
+
     /// # Errors
     /// Nobody listens.
     pub async fn try_unix(path: &Path) -> std::io::Result<Self> {

@@ -246,9 +246,7 @@ impl TestNode {
     }
 
     pub async fn admin_with(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> Answer {
-        let mut client = Client::tcp(self.admin_port).await;
-        client.send(&request(method, target, headers, b"")).await.unwrap();
-        client.answer_to(method).await.unwrap()
+        Client::once(self.admin_port, method, target, headers, "").await
     }
 
     /// Asks the control socket, as `curl --unix-socket` would.

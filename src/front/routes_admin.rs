@@ -1,4 +1,4 @@
-//! Routes and IP rules over HTTP: lists, changes, the dry run.
+//! The routes of the guard over HTTP, on a listener of their own: lists, changes, IP rules, the dry run.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Map, Value, json};
 
-use crate::front::auth::Authorizer;
-use crate::front::query::{Fields, InvalidFilter};
-use crate::front::refusal::Refusal;
-use crate::front::routes::{failed, not_found, refused, unavailable};
-use crate::front::sources::bytes;
-use crate::front::table::{Endpoint, Table};
+use super::auth::Authorizer;
+use super::query::{Fields, InvalidFilter};
+use super::refusal::Refusal;
+use super::routes::{failed, not_found, refused, unavailable};
+use super::sources::bytes;
+use super::table::{Endpoint, Table};
 
 /// The document of the listener.
-pub const OPENAPI: &str = include_str!("../../../openapi/routes.v1.json");
+pub const OPENAPI: &str = include_str!("../../openapi/routes.v1.json");
 
 /// Routes of one page.
 const PAGE: usize = 100;
@@ -43,14 +43,14 @@ type Answer = Result<Response, Refusal>;
 type Id = Result<Path<String>, PathRejection>;
 
 /// The routes of the listener.
-pub(super) fn listener_routes(api: RoutesApi) -> Router {
+pub fn listener_routes(api: RoutesApi) -> Router {
     let guard = middleware::from_fn_with_state(api.authorizer.clone(), authorize);
     let routes = open().router.merge(guarded().router.layer(guard));
     routes.fallback(not_found).method_not_allowed_fallback(not_found).with_state(api)
 }
 
 /// The same for the control socket, which has its own `/health`.
-pub(in crate::front) fn control_routes(admin: Admin) -> Router {
+pub(super) fn control_routes(admin: Admin) -> Router {
     let api = RoutesApi { admin, authorizer: Authorizer::default() };
     let on = middleware::from_fn_with_state(api.clone(), must_be_on);
     guarded().router.layer(on).method_not_allowed_fallback(not_found).with_state(api)
