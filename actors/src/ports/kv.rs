@@ -160,6 +160,15 @@ pub trait Kv: Send + Sync + 'static {
     /// Those of `look`; or it was not run to its end.
     async fn at_one_moment(&self, look: Look) -> Result<(), KvError>;
 
+    /// [`at_one_moment`](Kv::at_one_moment) for a caller that knows that nobody writes until it is done: nothing is held,
+    /// so nothing has to be let go of afterwards.
+    ///
+    /// # Errors
+    /// Those of `at_one_moment`.
+    async fn undisturbed(&self, look: Look) -> Result<(), KvError> {
+        self.at_one_moment(look).await
+    }
+
     async fn stats(&self) -> Result<StoreStats, KvError>;
 
     /// Reads the rows of `cf` from `from` on and drops them again, each block checked and none kept in memory; stops

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::boot::{self, BootError};
-use super::recount::{Recounted, at_one_moment, count, put_right};
+use super::recount::{Recounted, count, put_right, undisturbed};
 use crate::model::cf::Cf;
 use crate::model::ids::TenantOrd;
 use crate::model::keys::TenantKey;
@@ -65,7 +65,7 @@ impl OfflineRecount {
 
 async fn recount(kv: &dyn Kv, repair: bool) -> Result<OfflineRecount, OfflineError> {
     boot::check(kv).await?;
-    let counted = at_one_moment(kv, |moment| count(moment, None, || true)).await?;
+    let counted = undisturbed(kv, |moment| count(moment, None, || true)).await?;
     let counted = counted.unwrap_or_default();
     let mut names = BTreeMap::new();
     for tenant in counted.wrong.iter().map(|wrong| wrong.key.tenant) {

@@ -14,6 +14,7 @@
 
 use std::collections::BTreeSet;
 
+use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use crate::model::cf::Cf;
@@ -23,7 +24,7 @@ use crate::model::failure::FailureClass;
 use crate::model::invariants::{self, Counts, Dump, Miscount};
 use crate::model::keys::{CounterKey, DeliveryKey, HookKey, TenantNameKey};
 use crate::model::ops::Ops;
-use crate::ports::{Direction, Event, Events, Kv, KvError, Lane, Moment, Pair, Scan};
+use crate::ports::{Direction, Event, Events, Kv, KvError, Lane, Look, Moment, Pair, Scan};
 
 /// More rows of hooks, deliveries or index are not counted at a boot.
 pub const RECOUNT_ROWS_MAX: u64 = 50_000;
@@ -67,7 +68,7 @@ pub(super) async fn at_boot(kv: &dyn Kv, events: &dyn Events) -> Result<Recount,
     if stats.hooks.max(stats.deliveries) > RECOUNT_ROWS_MAX {
         return Ok(skipped());
     }
-    let counted = at_one_moment(kv, |moment| count(moment, Some(RECOUNT_ROWS_MAX), || true));
+    let counted = undisturbed(kv, |moment| count(moment, Some(RECOUNT_ROWS_MAX), || true));
     let Some(Recounted { rows, wrong }) = counted.await? else { return Ok(skipped()) };
     if wrong.is_empty() {
         return Ok(Recount::Right { rows });
@@ -91,13 +92,30 @@ pub(super) async fn at_one_moment<T: Send + 'static>(
     kv: &dyn Kv,
     look: impl FnOnce(&dyn Moment) -> Result<T, KvError> + Send + 'static,
 ) -> Result<T, KvError> {
-    let (told, answer) = tokio::sync::oneshot::channel();
-    let looked = kv.at_one_moment(Box::new(move |moment| {
+    let (look, answer) = telling(look);
+    kv.at_one_moment(look).await?;
+    answer.await.map_err(|_| gone("the look did not come to its end"))
+}
+
+/// The same while nobody else has the store: before it lets anybody in, or without a node.
+pub(super) async fn undisturbed<T: Send + 'static>(
+    kv: &dyn Kv,
+    look: impl FnOnce(&dyn Moment) -> Result<T, KvError> + Send + 'static,
+) -> Result<T, KvError> {
+    let (look, answer) = telling(look);
+    kv.undisturbed(look).await?;
+    answer.await.map_err(|_| gone("the look did not come to its end"))
+}
+
+fn telling<T: Send + 'static>(
+    look: impl FnOnce(&dyn Moment) -> Result<T, KvError> + Send + 'static,
+) -> (Look, oneshot::Receiver<T>) {
+    let (told, answer) = oneshot::channel();
+    let look = move |moment: &dyn Moment| {
         let _ = told.send(look(moment)?);
         Ok(())
-    }));
-    looked.await?;
-    answer.await.map_err(|_| gone("the look did not come to its end"))
+    };
+    (Box::new(look), answer)
 }
 
 fn gone(why: &str) -> KvError {

@@ -176,6 +176,15 @@ pub async fn a_moment_stays_as_it_was(engine: &dyn Engine) {
     assert_eq!(scan(&**kv, everything(Cf::Archive)).await.pairs.len(), 5, "and the store went on");
     let failed = kv.at_one_moment(Box::new(|_| Err(no("told to"))));
     assert_eq!(failed.await.expect_err("as the look does").detail, "told to");
+    let (seen, see) = tokio::sync::oneshot::channel();
+    let look = move |moment: &dyn Moment| {
+        let _ = seen.send(moment.scan(everything(Cf::Audit))?.pairs);
+        Ok(())
+    };
+    kv.undisturbed(Box::new(look)).await.expect("the look comes to its end");
+    assert_eq!(see.await.expect("it was looked").len(), 2, "it sees what is there");
+    let failed = kv.undisturbed(Box::new(|_| Err(no("told to"))));
+    assert_eq!(failed.await.expect_err("as the look does").detail, "told to");
 }
 
 fn no(detail: &str) -> KvError {
