@@ -2,6 +2,7 @@
 //!
 //! This package is what the node touches: configuration, disk, network, clock. What it decides is in `ankusa-actors`.
 
+pub mod blob;
 mod cli;
 pub mod config;
 pub mod front;

@@ -3,6 +3,7 @@
 //! Whatever can be known at boot is looked up once: an event on the ingest path is a search among the configured
 //! sources and an atomic add, without an allocation. Series therefore exist, at zero, before anything has happened.
 
+mod blob;
 mod gauges;
 mod limits;
 mod listeners;
@@ -28,6 +29,7 @@ use ankusa_actors::ports::{Event, Events};
 use crate::config::Config;
 use crate::config::schema::{KEYS, Kind};
 
+use blob::BlobSeries;
 pub use gauges::{DispatchGauges, Gauges, QueueGauges};
 use limits::LimitSeries;
 use listeners::ListenerFamilies;
@@ -59,6 +61,7 @@ pub struct Metrics {
     store: StoreSeries,
     dispatch: DispatchSeries,
     sources: SourceStoreSeries,
+    blob: BlobSeries,
     restarts: Family<Counter>,
     subtrees_down: Family<Counter>,
 }
@@ -116,6 +119,7 @@ impl Metrics {
             store: StoreSeries::new(to),
             dispatch: DispatchSeries::new(to),
             sources: SourceStoreSeries::new(to),
+            blob: BlobSeries::new(to),
             restarts: to.counters(
                 "ankusa_instance_child_restarts",
                 "Restarts of a child of the supervision tree",
@@ -249,6 +253,7 @@ impl Events for Metrics {
                 self.sources.counted(ids.len(), unreadable);
             }
             Event::SourceChanged { source_id: _, what } => self.sources.changed(what),
+            Event::Blob(event) => self.blob.emit(event),
             Event::ChildRestarted { child } => {
                 self.restarts.of([("child", child)]).inc();
             }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::model::failure::FailureClass;
 
+use super::{BlobScope, BlobVerb};
+
 /// How an ingest request of a known source ended: the `outcome` label of `ankusa_ingest_requests_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IngestOutcome {
@@ -112,6 +114,17 @@ impl QuarantineDeletion {
     }
 }
 
+/// What happened to an object store.
+#[derive(Clone, Copy, Debug)]
+pub enum BlobEvent<'a> {
+    /// An operation has ended: `ok`, or the word of its error. Bytes that went there or came back.
+    Done { scope: BlobScope, verb: BlobVerb, outcome: &'static str, bytes: u64, took: Duration },
+    /// A request is sent again.
+    Retried { scope: BlobScope },
+    /// The breaker before a bucket is `closed`, `open` or `half_open` from now on.
+    Breaker { endpoint: &'a str, bucket: &'a str, state: &'static str },
+}
+
 /// One thing that happened.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
@@ -206,6 +219,7 @@ pub enum Event<'a> {
     DedupePruned {
         keys: u64,
     },
+    Blob(BlobEvent<'a>),
     ChildRestarted {
         child: &'a str,
     },

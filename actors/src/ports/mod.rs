@@ -1,5 +1,8 @@
 //! What the node needs from the world. `src/` implements these for real, `sim` in memory.
 
+mod blob;
+mod blob_body;
+mod blob_key;
 mod clock;
 #[cfg(feature = "sim")]
 pub mod contract;
@@ -10,10 +13,16 @@ mod kv;
 pub mod sim;
 mod sink;
 
+pub use blob::{
+    Blob, BlobAdvice, BlobBody, BlobEntry, BlobError, BlobKey, BlobKeyError, BlobScope, BlobSource,
+    BlobStores, BlobVerb, GET_MAX_BYTES,
+};
+pub use blob_key::{BLOB_KEY_MAX_BYTES, BLOB_KEY_PART_MAX_BYTES, is_unfinished};
 pub use clock::Clock;
 pub use entropy::Entropy;
 pub use events::{
-    DeliveryResult, Event, Events, IngestOutcome, QuarantineDeletion, RefusedReason, ReopenResult,
+    BlobEvent, DeliveryResult, Event, Events, IngestOutcome, QuarantineDeletion, RefusedReason,
+    ReopenResult,
 };
 pub use kv::{
     Damaged, Direction, DiskRoom, Engine, Kv, KvError, Lane, Look, Moment, OpenError, OpenReport,

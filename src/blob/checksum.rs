@@ -1,0 +1,94 @@
+//! Digests of what is sent and of what came back ("Checksums").
+
+use ankusa_actors::ports::{BlobBody, BlobError};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use md5::Md5;
+use sha2::{Digest, Sha256};
+
+use super::body::total;
+
+/// More than this is hashed where it may take its time, in bytes: about 50 us of it.
+const INLINE_MAX_BYTES: u64 = 64 << 10;
+
+/// How much of a source is read at a time while it is compared, in bytes.
+const COMPARED_AT_ONCE_BYTES: u64 = 1 << 20;
+
+/// A digest a store validates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DigestKind {
+    Sha256,
+    Md5,
+}
+
+/// The digest of `pieces`, joined.
+pub async fn digest(kind: DigestKind, pieces: &[Bytes]) -> Vec<u8> {
+    if total(pieces) <= INLINE_MAX_BYTES {
+        return of(kind, pieces);
+    }
+    let pieces = pieces.to_vec();
+    let hashed = tokio::task::spawn_blocking(move || of(kind, &pieces)).await;
+    // It is cancelled only with the runtime. Nothing is a digest of anything.
+    hashed.unwrap_or_default()
+}
+
+/// The same in standard base64, padded, as the headers want it.
+pub async fn base64_digest(kind: DigestKind, pieces: &[Bytes]) -> String {
+    STANDARD.encode(digest(kind, pieces).await)
+}
+
+fn of(kind: DigestKind, pieces: &[Bytes]) -> Vec<u8> {
+    match kind {
+        DigestKind::Sha256 => hashed::<Sha256>(pieces),
+        DigestKind::Md5 => hashed::<Md5>(pieces),
+    }
+}
+
+fn hashed<D: Digest>(pieces: &[Bytes]) -> Vec<u8> {
+    let mut digest = D::new();
+    for piece in pieces {
+        digest.update(piece);
+    }
+    digest.finalize().to_vec()
+}
+
+/// Compares what came with the digest that came with it. One that is no digest of `kind` in base64, as a composite one of
+/// S3 is not, says nothing.
+///
+/// # Errors
+/// `integrity`.
+pub async fn check(kind: DigestKind, told: Option<&str>, body: &Bytes) -> Result<(), BlobError> {
+    let Some(told) = told.and_then(|told| STANDARD.decode(told).ok()) else { return Ok(()) };
+    let expected_len = match kind {
+        DigestKind::Sha256 => 32,
+        DigestKind::Md5 => 16,
+    };
+    if told.len() != expected_len || digest(kind, std::slice::from_ref(body)).await == told {
+        return Ok(());
+    }
+    Err(BlobError::Integrity(format!("{} bytes came whose digest is another", body.len())))
+}
+
+/// Whether `found` are exactly the bytes of `body`.
+///
+/// # Errors
+/// The body's source cannot be read.
+pub async fn same(body: &BlobBody, found: &Bytes) -> Result<bool, BlobError> {
+    if body.bytes() != u64::try_from(found.len()).unwrap_or(u64::MAX) {
+        return Ok(false);
+    }
+    let mut at = 0;
+    while at < body.bytes() {
+        let end = (at + COMPARED_AT_ONCE_BYTES).min(body.bytes());
+        for piece in body.read(at..end).await? {
+            let from = usize::try_from(at).unwrap_or(usize::MAX);
+            let to = from.saturating_add(piece.len());
+            if found.get(from..to) != Some(&piece[..]) {
+                return Ok(false);
+            }
+            at += u64::try_from(piece.len()).unwrap_or(u64::MAX);
+        }
+    }
+    Ok(true)
+}

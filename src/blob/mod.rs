@@ -1,0 +1,22 @@
+//! Object stores ("Ankusa.BlobStore"): one folder an adapter, and what all that speak HTTP share.
+//!
+//! | | |
+//! |---|---|
+//! | [`transport`] | one operation: attempts, waits and credentials inside one deadline |
+//! | [`retry`] | what is tried again, and after what wait |
+//! | [`breaker`] | endpoints that fail are left alone |
+//! | [`pool`] | connections to one endpoint |
+//! | [`answer`] | what came back, and the error it means |
+//! | [`body`], [`checksum`], [`multipart`] | bytes on their way |
+//! | [`observed`] | any store, with what is asked of it told |
+
+pub mod answer;
+pub mod body;
+pub mod breaker;
+pub mod checksum;
+pub mod multipart;
+pub mod observed;
+pub mod options;
+pub mod pool;
+pub mod retry;
+pub mod transport;

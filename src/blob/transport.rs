@@ -1,0 +1,349 @@
+//! One operation on a remote store: attempts, waits, credentials and the breaker, all before one deadline.
+//!
+//! What is asked and how it is signed is the [`Dialect`]'s; a request is signed as it is sent, so that a later attempt
+//! carries a later date.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ankusa_actors::ports::{BlobError, BlobEvent, BlobScope, Clock, Entropy, Event, Events};
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method, StatusCode};
+use reqwest::{Body, Request, Response};
+use tokio::time::{Instant, sleep_until, timeout_at};
+use url::Url;
+
+use super::answer::{Answer, Refusal};
+use super::body::{PiecesBody, total};
+use super::breaker::{Breaker, BreakerOptions, Breakers, Ended, Pass};
+use super::options::{SMALL_MAX_BYTES, TransportOptions};
+use super::pool::{Pool, Pools};
+use super::retry::{is_transient, retry_after, wait};
+
+/// The longest answer that is no object, in bytes: a page of a listing, or what an error says.
+pub const PAGE_MAX_BYTES: u64 = 16 << 20;
+
+/// What the adapters of a node share.
+#[derive(Clone)]
+pub struct World {
+    pub clock: Arc<dyn Clock>,
+    pub entropy: Arc<dyn Entropy>,
+    pub events: Arc<dyn Events>,
+    pub pools: Arc<Pools>,
+    pub breakers: Arc<Breakers>,
+}
+
+/// The language of one provider.
+#[async_trait]
+pub trait Dialect: Send + Sync {
+    /// Adds what proves who asks, as of now. Called once an attempt.
+    ///
+    /// # Errors
+    /// There are no credentials: `transport` is tried again, anything else is final.
+    async fn authorize(&self, request: &mut Request, deadline: Instant) -> Result<(), BlobError>;
+
+    /// What an answer says that is no success.
+    fn refusal(&self, answer: &Answer) -> Refusal;
+
+    /// Whether it says that credentials have run out which can be had anew; they are dropped then. Asked once an
+    /// operation, of an answer that would be final.
+    async fn drops_credentials(&self, answer: &Answer, refusal: &Refusal) -> bool;
+
+    /// Whether the store asks to be left alone, in words of its own.
+    fn is_throttle(&self, _refusal: &Refusal) -> bool {
+        false
+    }
+
+    /// Whether a status that is no failure of others' stands for one that passes here.
+    fn passes(&self, _status: StatusCode, _refusal: &Refusal) -> bool {
+        false
+    }
+}
+
+/// One request, as often as it is sent.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub method: Method,
+    pub url: Url,
+    pub headers: HeaderMap,
+    pub body: Vec<Bytes>,
+    /// More is not read: the answer is an error then, in bytes.
+    pub answer_max_bytes: u64,
+}
+
+impl Ask {
+    pub fn new(method: Method, url: Url) -> Self {
+        let (headers, body) = (HeaderMap::new(), Vec::new());
+        Self { method, url, headers, body, answer_max_bytes: PAGE_MAX_BYTES }
+    }
+}
+
+/// The way to one bucket.
+pub struct Transport {
+    scope: BlobScope,
+    options: TransportOptions,
+    world: World,
+    pool: Arc<Pool>,
+    breaker: Arc<Breaker>,
+}
+
+/// What became of an attempt that was made.
+enum Attempt {
+    Answered(Answer, Refusal),
+    Failed(Failure),
+}
+
+/// Why an attempt may be made again.
+struct Failure {
+    error: BlobError,
+    /// The store said how long it wants to be left alone.
+    not_before: Option<Duration>,
+}
+
+impl Transport {
+    /// To `bucket` at `endpoint`, which is a scheme, a host and a port.
+    ///
+    /// # Errors
+    /// Why there can be none.
+    pub fn new(
+        scope: BlobScope,
+        endpoint: &Url,
+        bucket: &str,
+        options: &TransportOptions,
+        world: &World,
+    ) -> Result<Self, String> {
+        let origin = endpoint.origin().ascii_serialization();
+        let pool = world.pools.of(&origin, options)?;
+        let breaker =
+            world.breakers.of(&origin, bucket, BreakerOptions::from(options), &world.events);
+        let (options, world) = (options.clone(), world.clone());
+        Ok(Self { scope, options, world, pool, breaker })
+    }
+
+    pub const fn options(&self) -> &TransportOptions {
+        &self.options
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        self.world.clock.now_ms()
+    }
+
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.world.clock
+    }
+
+    /// When an operation that begins now must have ended.
+    pub fn deadline(&self, asked: Option<Instant>) -> Instant {
+        let own = Instant::now() + self.options.op_deadline();
+        asked.map_or(own, |asked| asked.min(own))
+    }
+
+    /// Asks until there is an answer that another attempt would not better. It may be a refusal still.
+    ///
+    /// # Errors
+    /// There is none, or none in time.
+    pub async fn send(
+        &self,
+        dialect: &dyn Dialect,
+        ask: &Ask,
+        deadline: Instant,
+    ) -> Result<Answer, BlobError> {
+        let mut failures = 0;
+        let mut renewed = false;
+        loop {
+            let failure = match self.attempt(dialect, ask, deadline).await? {
+                Attempt::Answered(answer, refusal) => {
+                    let may_renew = !renewed && !answer.status.is_success();
+                    if may_renew && dialect.drops_credentials(&answer, &refusal).await {
+                        renewed = true;
+                        continue;
+                    }
+                    return Ok(answer);
+                }
+                Attempt::Failed(failure) => failure,
+            };
+            failures += 1;
+            if failures > self.options.retries {
+                return Err(failure.error);
+            }
+            let wait = wait(failures, self.world.entropy.unit());
+            let wait = failure.not_before.map_or(wait, |least| wait.max(least));
+            let again_at = Instant::now() + wait;
+            if again_at >= deadline {
+                let throttled = failure.not_before.is_some();
+                return Err(if throttled { failure.error } else { BlobError::Deadline });
+            }
+            self.world.events.emit(&Event::Blob(BlobEvent::Retried { scope: self.scope }));
+            sleep_until(again_at).await;
+        }
+    }
+
+    /// # Errors
+    /// No further attempt is to be made.
+    async fn attempt(
+        &self,
+        dialect: &dyn Dialect,
+        ask: &Ask,
+        deadline: Instant,
+    ) -> Result<Attempt, BlobError> {
+        if Instant::now() >= deadline {
+            return Err(BlobError::Deadline);
+        }
+        let Some(pass) = self.breaker.ask() else { return Err(BlobError::BreakerOpen) };
+        let _connection = self.pool.checkout(deadline).await?;
+        let mut request = request(ask);
+        match timeout_at(deadline, dialect.authorize(&mut request, deadline)).await {
+            Err(_) => return Err(BlobError::Deadline),
+            Ok(Err(error @ BlobError::Transport(_))) => {
+                return Ok(Attempt::Failed(Failure { error, not_before: None }));
+            }
+            Ok(Err(error)) => return Err(error),
+            Ok(Ok(())) => {}
+        }
+        let began = Instant::now();
+        let times = Times { began, deadline, options: &self.options };
+        let ended = self.exchange(request, ask, &times).await?;
+        let small = ended.as_ref().ok().and_then(|answer| times.small(ask, answer));
+        Ok(self.judged(dialect, ended, pass, small))
+    }
+
+    /// One request and its whole answer; or why there is none, and whether that says something of the store.
+    async fn exchange(
+        &self,
+        request: Request,
+        ask: &Ask,
+        times: &Times<'_>,
+    ) -> Result<Result<Answer, String>, BlobError> {
+        let until = times.until(total(&ask.body));
+        let response = match timeout_at(until, self.pool.client().execute(request)).await {
+            Err(_) if until == times.deadline => return Err(BlobError::Deadline),
+            Err(_) => return Ok(Err("no answer in time".to_owned())),
+            Ok(Err(error)) => return Ok(Err(root_cause(&error))),
+            Ok(Ok(response)) => response,
+        };
+        let until = times.until(total(&ask.body).max(response.content_length().unwrap_or(0)));
+        let (status, headers) = (response.status(), response.headers().clone());
+        match timeout_at(until, read(response, ask.answer_max_bytes)).await {
+            Err(_) if until == times.deadline => Err(BlobError::Deadline),
+            Err(_) => Ok(Err("its answer stopped coming".to_owned())),
+            Ok(Err(Unread::TooLong)) => Err(BlobError::Misconfigured(format!(
+                "{} bytes are the most that is read at once",
+                ask.answer_max_bytes
+            ))),
+            Ok(Err(Unread::Broken(why))) => Ok(Err(why)),
+            Ok(Ok(body)) => Ok(Ok(Answer { status, headers, body })),
+        }
+    }
+
+    fn judged(
+        &self,
+        dialect: &dyn Dialect,
+        ended: Result<Answer, String>,
+        pass: Pass,
+        small: Option<Duration>,
+    ) -> Attempt {
+        let answer = match ended {
+            Ok(answer) => answer,
+            Err(why) => {
+                pass.ended(Ended::Failed);
+                let error = BlobError::Transport(why);
+                return Attempt::Failed(Failure { error, not_before: None });
+            }
+        };
+        if answer.status.is_success() {
+            pass.ended(Ended::Answered { small });
+            return Attempt::Answered(answer, Refusal::default());
+        }
+        let refusal = dialect.refusal(&answer);
+        let not_before = retry_after(answer.status, &answer.headers, self.now_ms());
+        let throttles = answer.status == StatusCode::TOO_MANY_REQUESTS
+            || not_before.is_some()
+            || dialect.is_throttle(&refusal);
+        let is_transient = is_transient(answer.status);
+        if throttles && is_transient {
+            pass.ended(Ended::Unsaid);
+            let seconds = not_before.map_or(1, |least| least.as_millis().div_ceil(1_000).max(1));
+            let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
+            let error = BlobError::Throttled { seconds };
+            return Attempt::Failed(Failure { error, not_before });
+        }
+        if is_transient {
+            pass.ended(Ended::Failed);
+            let error = answer.error(&refusal, self.now_ms());
+            return Attempt::Failed(Failure { error, not_before: None });
+        }
+        pass.ended(Ended::Answered { small });
+        if dialect.passes(answer.status, &refusal) {
+            let error = BlobError::Transport(format!("{} {}", answer.status, refusal.code));
+            return Attempt::Failed(Failure { error, not_before: None });
+        }
+        Attempt::Answered(answer, refusal)
+    }
+}
+
+/// How long one attempt has.
+struct Times<'a> {
+    began: Instant,
+    deadline: Instant,
+    options: &'a TransportOptions,
+}
+
+impl Times<'_> {
+    fn until(&self, bytes: u64) -> Instant {
+        (self.began + self.options.timeout(bytes)).min(self.deadline)
+    }
+
+    /// How long it took, if it is one that is slow only because the store is.
+    fn small(&self, ask: &Ask, answer: &Answer) -> Option<Duration> {
+        let carried = total(&ask.body).max(total(std::slice::from_ref(&answer.body)));
+        (carried <= SMALL_MAX_BYTES).then(|| self.began.elapsed())
+    }
+}
+
+fn request(ask: &Ask) -> Request {
+    let mut request = Request::new(ask.method.clone(), ask.url.clone());
+    *request.headers_mut() = ask.headers.clone();
+    // A length is said even of nothing, where a body is expected.
+    if !ask.body.is_empty() || matches!(ask.method, Method::PUT | Method::POST) {
+        *request.body_mut() = Some(Body::wrap(PiecesBody::new(&ask.body)));
+    }
+    request
+}
+
+enum Unread {
+    TooLong,
+    Broken(String),
+}
+
+async fn read(mut response: Response, max_bytes: u64) -> Result<Bytes, Unread> {
+    let max = usize::try_from(max_bytes).unwrap_or(usize::MAX);
+    let said = response.content_length().unwrap_or(0);
+    if said > max_bytes {
+        return Err(Unread::TooLong);
+    }
+    let mut body = BytesMut::new();
+    loop {
+        match response.chunk().await {
+            Ok(None) => return Ok(body.freeze()),
+            Ok(Some(chunk)) if body.len() + chunk.len() > max => return Err(Unread::TooLong),
+            Ok(Some(chunk)) => {
+                // Once some of it is there: a length alone is no reason to take that much memory.
+                if body.is_empty() {
+                    body.reserve(usize::try_from(said).unwrap_or(0).max(chunk.len()));
+                }
+                body.extend_from_slice(&chunk);
+            }
+            Err(error) => return Err(Unread::Broken(root_cause(&error))),
+        }
+    }
+}
+
+/// What went wrong, without the layers it went through.
+pub(super) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
