@@ -311,12 +311,12 @@ fn request(ask: &Ask) -> Request {
     request
 }
 
-enum Unread {
+pub(super) enum Unread {
     TooLong,
     Broken(String),
 }
 
-async fn read(mut response: Response, max_bytes: u64) -> Result<Bytes, Unread> {
+pub(super) async fn read(mut response: Response, max_bytes: u64) -> Result<Bytes, Unread> {
     let max = usize::try_from(max_bytes).unwrap_or(usize::MAX);
     let said = response.content_length().unwrap_or(0);
     if said > max_bytes {
