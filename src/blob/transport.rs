@@ -73,6 +73,8 @@ pub struct Ask {
     pub url: Url,
     pub headers: HeaderMap,
     pub body: Vec<Bytes>,
+    /// How many bytes the store moves for it, where that is more than it carries: it has the time of so many.
+    pub moves_bytes: u64,
     /// More is not read: the answer is an error then, in bytes.
     pub answer_max_bytes: u64,
 }
@@ -80,7 +82,12 @@ pub struct Ask {
 impl Ask {
     pub fn new(method: Method, url: Url) -> Self {
         let (headers, body) = (HeaderMap::new(), Vec::new());
-        Self { method, url, headers, body, answer_max_bytes: PAGE_MAX_BYTES }
+        Self { method, url, headers, body, moves_bytes: 0, answer_max_bytes: PAGE_MAX_BYTES }
+    }
+
+    /// How many bytes its time is for.
+    fn bytes(&self) -> u64 {
+        total(&self.body).max(self.moves_bytes)
     }
 }
 
@@ -220,14 +227,14 @@ impl Transport {
         ask: &Ask,
         times: &Times<'_>,
     ) -> Result<Result<Answer, String>, BlobError> {
-        let until = times.until(total(&ask.body));
+        let until = times.until(ask.bytes());
         let response = match timeout_at(until, self.pool.client().execute(request)).await {
             Err(_) if until == times.deadline => return Err(BlobError::Deadline),
             Err(_) => return Ok(Err("no answer in time".to_owned())),
             Ok(Err(error)) => return Ok(Err(root_cause(&error))),
             Ok(Ok(response)) => response,
         };
-        let until = times.until(total(&ask.body).max(response.content_length().unwrap_or(0)));
+        let until = times.until(ask.bytes().max(response.content_length().unwrap_or(0)));
         let (status, headers) = (response.status(), response.headers().clone());
         match timeout_at(until, read(response, ask.answer_max_bytes)).await {
             Err(_) if until == times.deadline => Err(BlobError::Deadline),
@@ -301,7 +308,7 @@ impl Times<'_> {
 
     /// How long it took, if it is one that is slow only because the store is.
     fn small(&self, ask: &Ask, answer: &Answer) -> Option<Duration> {
-        let carried = total(&ask.body).max(total(std::slice::from_ref(&answer.body)));
+        let carried = ask.bytes().max(total(std::slice::from_ref(&answer.body)));
         (carried <= SMALL_MAX_BYTES).then(|| self.began.elapsed())
     }
 }
