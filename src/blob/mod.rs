@@ -17,6 +17,7 @@ pub mod body;
 pub mod breaker;
 pub mod cached;
 pub mod checksum;
+pub mod gcs;
 pub mod multipart;
 pub mod observed;
 pub mod options;
