@@ -18,6 +18,7 @@ pub mod cached;
 pub mod checksum;
 pub mod multipart;
 pub mod observed;
+pub mod oci;
 pub mod options;
 pub mod pool;
 pub mod retry;
