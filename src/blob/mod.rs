@@ -20,6 +20,7 @@ pub mod checksum;
 pub mod gcs;
 pub mod multipart;
 pub mod observed;
+pub mod oci;
 pub mod options;
 pub mod pool;
 pub mod retry;
