@@ -8,15 +8,19 @@
 //! | [`pool`] | connections to one endpoint |
 //! | [`answer`] | what came back, and the error it means |
 //! | [`body`], [`checksum`], [`multipart`] | bytes on their way |
+//! | [`cached`], [`side`] | credentials that expire, and those who give them out |
 //! | [`observed`] | any store, with what is asked of it told |
 
 pub mod answer;
 pub mod body;
 pub mod breaker;
+pub mod cached;
 pub mod checksum;
 pub mod multipart;
 pub mod observed;
 pub mod options;
 pub mod pool;
 pub mod retry;
+pub mod side;
+pub mod spec_error;
 pub mod transport;

@@ -44,6 +44,11 @@ pub trait Dialect: Send + Sync {
     /// There are no credentials: `transport` is tried again, anything else is final.
     async fn authorize(&self, request: &mut Request, deadline: Instant) -> Result<(), BlobError>;
 
+    /// The status an answer stands for: S3 can begin one with 200 and fail afterwards.
+    fn status(&self, answer: &Answer) -> StatusCode {
+        answer.status
+    }
+
     /// What an answer says that is no success.
     fn refusal(&self, answer: &Answer) -> Refusal;
 
@@ -245,7 +250,7 @@ impl Transport {
         small: Option<Duration>,
     ) -> Attempt {
         let answer = match ended {
-            Ok(answer) => answer,
+            Ok(answer) => Answer { status: dialect.status(&answer), ..answer },
             Err(why) => {
                 pass.ended(Ended::Failed);
                 let error = BlobError::Transport(why);
@@ -314,12 +319,12 @@ fn request(ask: &Ask) -> Request {
     request
 }
 
-enum Unread {
+pub(super) enum Unread {
     TooLong,
     Broken(String),
 }
 
-async fn read(mut response: Response, max_bytes: u64) -> Result<Bytes, Unread> {
+pub(super) async fn read(mut response: Response, max_bytes: u64) -> Result<Bytes, Unread> {
     let max = usize::try_from(max_bytes).unwrap_or(usize::MAX);
     let said = response.content_length().unwrap_or(0);
     if said > max_bytes {
