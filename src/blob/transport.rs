@@ -9,7 +9,8 @@ use std::time::Duration;
 use ankusa_actors::ports::{BlobError, BlobEvent, BlobScope, Clock, Entropy, Event, Events};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method, StatusCode};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use reqwest::{Body, Request, Response};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use url::Url;
@@ -341,9 +342,11 @@ impl Times<'_> {
 fn request(ask: &Ask) -> Request {
     let mut request = Request::new(ask.method.clone(), ask.url.clone());
     *request.headers_mut() = ask.headers.clone();
-    // A length is said even of nothing, where a body is expected.
-    if !ask.body.is_empty() || matches!(ask.method, Method::PUT | Method::POST) {
+    if total(&ask.body) > 0 {
         *request.body_mut() = Some(Body::wrap(PiecesBody::new(&ask.body)));
+    } else if matches!(ask.method, Method::PUT | Method::POST) {
+        // Where a body is expected its length is, even of none; hyper says nothing about an empty one.
+        request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
     }
     request
 }
