@@ -9,6 +9,7 @@
 //! | [`answer`] | what came back, and the error it means |
 //! | [`body`], [`checksum`], [`multipart`] | bytes on their way |
 //! | [`cached`], [`side`] | credentials that expire, and those who give them out |
+//! | [`local_fs`] | files below a folder of this host |
 //! | [`observed`] | any store, with what is asked of it told |
 
 pub mod answer;
@@ -16,6 +17,7 @@ pub mod body;
 pub mod breaker;
 pub mod cached;
 pub mod checksum;
+pub mod local_fs;
 pub mod multipart;
 pub mod observed;
 pub mod options;
