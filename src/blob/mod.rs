@@ -9,6 +9,7 @@
 //! | [`answer`] | what came back, and the error it means |
 //! | [`body`], [`checksum`], [`multipart`] | bytes on their way |
 //! | [`cached`], [`side`] | credentials that expire, and those who give them out |
+//! | [`local_fs`] | files below a folder of this host |
 //! | [`observed`] | any store, with what is asked of it told |
 //! | [`s3`] | S3, and what speaks its language |
 
@@ -18,6 +19,7 @@ pub mod breaker;
 pub mod cached;
 pub mod checksum;
 pub mod gcs;
+pub mod local_fs;
 pub mod multipart;
 pub mod observed;
 pub mod oci;
