@@ -68,7 +68,7 @@ impl Answer {
 }
 
 /// `403 SignatureDoesNotMatch: The request signature ...`
-fn told(status: StatusCode, refusal: &Refusal) -> String {
+pub(super) fn told(status: StatusCode, refusal: &Refusal) -> String {
     let mut told = status.as_u16().to_string();
     if !refusal.code.is_empty() {
         told.push(' ');

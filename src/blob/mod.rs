@@ -9,9 +9,11 @@
 //! | [`answer`] | what came back, and the error it means |
 //! | [`body`], [`checksum`], [`multipart`] | bytes on their way |
 //! | [`cached`], [`side`] | credentials that expire, and those who give them out |
+//! | [`azure`] | Azure Blob Storage |
 //! | [`observed`] | any store, with what is asked of it told |
 
 pub mod answer;
+pub mod azure;
 pub mod body;
 pub mod breaker;
 pub mod cached;
