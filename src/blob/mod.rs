@@ -11,6 +11,7 @@
 //! | [`cached`], [`side`] | credentials that expire, and those who give them out |
 //! | [`azure`] | Azure Blob Storage |
 //! | [`observed`] | any store, with what is asked of it told |
+//! | [`s3`] | S3, and what speaks its language |
 
 pub mod answer;
 pub mod azure;
@@ -18,11 +19,14 @@ pub mod body;
 pub mod breaker;
 pub mod cached;
 pub mod checksum;
+pub mod gcs;
 pub mod multipart;
 pub mod observed;
+pub mod oci;
 pub mod options;
 pub mod pool;
 pub mod retry;
+pub mod s3;
 pub mod side;
 pub mod spec_error;
 pub mod transport;
