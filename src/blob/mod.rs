@@ -10,10 +10,12 @@
 //! | [`body`], [`checksum`], [`multipart`] | bytes on their way |
 //! | [`cached`], [`side`] | credentials that expire, and those who give them out |
 //! | [`local_fs`] | files below a folder of this host |
+//! | [`azure`] | Azure Blob Storage |
 //! | [`observed`] | any store, with what is asked of it told |
 //! | [`s3`] | S3, and what speaks its language |
 
 pub mod answer;
+pub mod azure;
 pub mod body;
 pub mod breaker;
 pub mod cached;
