@@ -10,18 +10,21 @@
 //! | [`body`], [`checksum`], [`multipart`] | bytes on their way |
 //! | [`cached`], [`side`] | credentials that expire, and those who give them out |
 //! | [`observed`] | any store, with what is asked of it told |
+//! | [`s3`] | S3, and what speaks its language |
 
 pub mod answer;
 pub mod body;
 pub mod breaker;
 pub mod cached;
 pub mod checksum;
+pub mod gcs;
 pub mod multipart;
 pub mod observed;
 pub mod oci;
 pub mod options;
 pub mod pool;
 pub mod retry;
+pub mod s3;
 pub mod side;
 pub mod spec_error;
 pub mod transport;
