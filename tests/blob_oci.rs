@@ -31,7 +31,7 @@ use reqwest::{Body, Client, Request};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::Barrier;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use url::Url;
 
 fn key(key: &str) -> BlobKey {
@@ -40,10 +40,6 @@ fn key(key: &str) -> BlobKey {
 
 fn body(text: &'static str) -> BlobBody {
     Bytes::from_static(text.as_bytes()).into()
-}
-
-fn list(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -202,8 +198,11 @@ async fn a_clock_more_than_five_minutes_off_is_told_apart_from_a_wrong_key() {
 async fn every_attempt_is_signed_with_the_date_of_its_own() {
     let scene = Scene::new().await;
     let store = scene.store();
-    scene.objects.fault(Method::PUT, "/o/", Fault::LoseAnswer);
-    scene.objects.fault(Method::PUT, "/o/", Fault::Answer(503, None, String::new()));
+    // Longer than a date counts.
+    for later in [600_000, 1_200_000] {
+        let late = Fault::Late(Arc::clone(&scene.clock), NOW_MS + later);
+        scene.objects.fault(Method::PUT, "/o/", late);
+    }
     store.put(&key("a"), body("1"), None).await.unwrap();
     assert_eq!(scene.objects.asked(), ["PUT /o/a"; 3]);
     assert_eq!(scene.objects.unsigned(), Vec::<&str>::new());
@@ -525,10 +524,8 @@ async fn a_range_that_is_another_one_is_not_taken() {
     store.put(&key("a"), body("0123456789"), None).await.unwrap();
     let range = store.get_range(&key("a"), 8, 10, None).await;
     assert_eq!(range, Ok(Bytes::from_static(b"89")));
-    assert_eq!(
-        store.get_range(&key("a"), u64::MAX, u64::from(u32::MAX) >> 8, None).await,
-        Ok(Bytes::new())
-    );
+    let beyond = store.get_range(&key("a"), u64::MAX, 100, None).await;
+    assert_eq!(beyond, Ok(Bytes::new()));
 
     let another = "another range came than was asked for".to_owned();
     scene.objects.fault(Method::GET, "/o/", Fault::Header("content-range", "bytes 2-3/10"));
@@ -599,8 +596,8 @@ async fn an_instance_signs_with_a_token_it_keeps_until_shortly_before_its_end() 
     assert_eq!(all, (Ok(()), Ok(()), Ok(()), Ok(())));
     assert_eq!(exchanges(), 1, "one for all who ask at once");
     let first = scene.objects.seen();
-    assert!(first.iter().all(|seen| seen.key_id.starts_with("ST$")
-        && *seen == Seen { target: seen.target.clone(), ..first[0].clone() }));
+    assert!(first[0].key_id.starts_with("ST$"));
+    assert!(first.iter().all(|seen| seen.key_id == first[0].key_id));
 
     let tick = |ms: u64| {
         scene.clock.set(NOW_MS + ms);
@@ -744,23 +741,6 @@ async fn a_session_token_signs_as_it_is_told() {
     scene.objects.distrust_all();
     assert_eq!(store.get(&key("a"), None).await.unwrap_err().as_str(), "forbidden");
     assert_eq!(scene.objects.unsigned(), ["nobody's key"]);
-}
-
-#[tokio::test]
-async fn nothing_is_sent_past_the_deadline() {
-    let scene = Scene::new().await;
-    let mut spec = scene.spec();
-    spec.transport.op_deadline_ms = 1;
-    let store = scene.store_of(&spec);
-    scene.objects.fault(
-        Method::GET,
-        "/o/",
-        Fault::Answer(503, Some(("retry-after", "1")), String::new()),
-    );
-    let at = Some(Instant::now() + Duration::from_secs(3_600));
-    let error = store.get(&key("a"), at).await.unwrap_err();
-    assert!(matches!(error, BlobError::Deadline | BlobError::Throttled { seconds: 1 }), "{error}");
-    assert!(scene.objects.asked().len() <= 1);
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@
 //! | [`cached`], [`side`] | credentials that expire, and those who give them out |
 //! | [`observed`] | any store, with what is asked of it told |
 //! | [`s3`] | S3, and what speaks its language |
+//! | [`oci`] | Object Storage of Oracle's cloud |
 
 pub mod answer;
 pub mod body;

@@ -21,7 +21,7 @@ use super::{Answers, BUCKET, NAMESPACE, SetClock, dated, field, refused};
 type Answer = Response<Full<Bytes>>;
 
 /// What goes wrong with one request.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Fault {
     /// It is done, and nobody is told.
     LoseAnswer,
@@ -35,6 +35,8 @@ pub enum Fault {
     Put(&'static str, &'static [u8]),
     /// The answer has this header instead.
     Header(&'static str, &'static str),
+    /// It is not done, and by the time that is told it is so late, here and by this clock.
+    Late(Arc<SetClock>, u64),
 }
 
 /// What was asked: the method, the target after the bucket, and headers that a test asks about.
@@ -186,6 +188,12 @@ impl Answers for Objects {
                 let object = Object { body: Bytes::from_static(body), in_parts: false };
                 self.kept.lock().unwrap().objects.insert((*name).to_owned(), object);
             }
+            Some(Fault::Late(other, now_ms)) => {
+                self.clock.set(*now_ms);
+                other.set(*now_ms);
+                let late = refused(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable");
+                return Ok(dated(late, &*self.clock));
+            }
             Some(Fault::LoseAnswer | Fault::FlipBack | Fault::Header(..)) | None => {}
         }
         let mut answer = if whole.strip_suffix(&target) == Some(&bucket) {
@@ -205,7 +213,8 @@ impl Answers for Objects {
             Some(Fault::Header(name, value)) => {
                 answer.headers_mut().insert(name, value.parse().unwrap());
             }
-            Some(Fault::Answer(..) | Fault::FlipThere | Fault::Put(..)) | None => {}
+            Some(Fault::Answer(..) | Fault::Late(..) | Fault::FlipThere | Fault::Put(..))
+            | None => {}
         }
         Ok(dated(answer, &*self.clock))
     }
