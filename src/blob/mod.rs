@@ -13,6 +13,7 @@
 //! | [`azure`] | Azure Blob Storage |
 //! | [`observed`] | any store, with what is asked of it told |
 //! | [`s3`] | S3, and what speaks its language |
+//! | [`oci`] | Object Storage of Oracle's cloud |
 
 pub mod answer;
 pub mod azure;
