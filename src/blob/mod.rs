@@ -10,16 +10,22 @@
 //! | [`body`], [`checksum`], [`multipart`] | bytes on their way |
 //! | [`cached`], [`side`] | credentials that expire, and those who give them out |
 //! | [`observed`] | any store, with what is asked of it told |
+//! | [`probe`] | whether a store does what its answers say |
+//! | [`advice`] | what an operator does about an error |
+//! | [`file_source`] | a file as the bytes of an object |
 
+pub mod advice;
 pub mod answer;
 pub mod body;
 pub mod breaker;
 pub mod cached;
 pub mod checksum;
+pub mod file_source;
 pub mod multipart;
 pub mod observed;
 pub mod options;
 pub mod pool;
+pub mod probe;
 pub mod retry;
 pub mod side;
 pub mod spec_error;
