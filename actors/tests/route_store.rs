@@ -65,6 +65,33 @@ fn head(method: &str, path: &str, remote: &str, forwarded_for: &[&str]) -> Reque
     }
 }
 
+#[test]
+fn rows_are_the_golden_bytes() {
+    let file: Value =
+        serde_json::from_str(include_str!("../../tests/golden/route_rows.json")).unwrap();
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    for vector in file["routes"].as_array().unwrap() {
+        let number = |key: &str| vector[key].as_u64().unwrap();
+        let route = Route {
+            id: vector["id"].as_str().unwrap().to_owned(),
+            spec: spec(vector["spec"].clone()),
+            inserted_at_ms: number("inserted_at_ms"),
+            updated_at_ms: number("updated_at_ms"),
+            revision: number("revision"),
+        };
+        let (key, value) = (RouteKey(&route.id).encode(), route::encode(&route));
+        assert_eq!(hex(&key), vector["key"].as_str().unwrap());
+        assert_eq!(String::from_utf8(value.clone()).unwrap(), vector["value"].as_str().unwrap());
+        assert_eq!(route::decode(&key, &value), Ok(route));
+    }
+    let vector = &file["rules"];
+    assert_eq!(hex(META_ROUTE_RULES), vector["key"].as_str().unwrap());
+    let rules = rules(vector["spec"].clone());
+    let value = route::encode_rules(&rules);
+    assert_eq!(String::from_utf8(value.clone()).unwrap(), vector["value"].as_str().unwrap());
+    assert_eq!(route::decode_rules(&value), Ok(rules));
+}
+
 /// What a hook from `CLIENT` would be told, or nothing if it would be read.
 fn refusal(node: &Node, path: &str) -> Option<Answer> {
     node.handles().ingest.admit(&head("POST", path, CLIENT, &[])).err()

@@ -43,6 +43,11 @@ pub trait Dialect: Send + Sync {
     /// There are no credentials: `transport` is tried again, anything else is final.
     async fn authorize(&self, request: &mut Request, deadline: Instant) -> Result<(), BlobError>;
 
+    /// The status an answer stands for: S3 can begin one with 200 and fail afterwards.
+    fn status(&self, answer: &Answer) -> StatusCode {
+        answer.status
+    }
+
     /// What an answer says that is no success.
     fn refusal(&self, answer: &Answer) -> Refusal;
 
@@ -244,7 +249,7 @@ impl Transport {
         small: Option<Duration>,
     ) -> Attempt {
         let answer = match ended {
-            Ok(answer) => answer,
+            Ok(answer) => Answer { status: dialect.status(&answer), ..answer },
             Err(why) => {
                 pass.ended(Ended::Failed);
                 let error = BlobError::Transport(why);

@@ -16,7 +16,8 @@ const ASSEMBLY: [&str; 4] = ["tree", "node", "admin", ""];
 /// What touches the world: each knows nothing but its port.
 const ADAPTERS: [&str; 5] = ["rocks", "blob", "sinks", "intake", "host"];
 /// The parts of the drills that judge the node.
-const INDEPENDENT: [&str; 4] = ["drills/check", "drills/shim", "drills/replay", "drills/fs"];
+const INDEPENDENT: [&str; 5] =
+    ["drills/check", "drills/shim", "drills/replay", "drills/fs", "drills/proxy"];
 /// The parts of the drills that use pieces of the node: they measure what those cost, and judge nothing they promise.
 const MEASURING: [&str; 2] = ["drills/src/bench/dedupe/", "drills/src/bench/queue/"];
 /// The rest of `src`.

@@ -8,6 +8,7 @@ use super::{Direction, Engine, Kv, Lane, Page, Pair, Scan};
 use crate::model::batch::Batch;
 use crate::model::cf::Cf;
 
+pub mod blob;
 mod opens;
 mod rows;
 mod scans;

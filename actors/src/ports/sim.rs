@@ -3,6 +3,7 @@
 //! The adapters of the real node and these pass the same [`super::contract`]; what a test shows on the one therefore
 //! holds on the other. Nothing here knows why it is asked: faults are switched on from outside, by the test.
 
+mod blob;
 mod disk;
 mod fault;
 mod host;
@@ -13,6 +14,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub use blob::{BlobFault, SimBlob};
 pub use disk::{SimCounts, SimDisk};
 pub use fault::{Fault, SimOp};
 pub use host::{SimClock, SimEntropy};
