@@ -5,7 +5,9 @@ use ankusa_actors::ports::BlobError;
 /// The sentence. It stands behind the error, which says what happened.
 pub const fn what_to_do(error: &BlobError) -> &'static str {
     match error {
-        BlobError::NotFound => "there is no such object; `ankusa ctl blob ls` shows those there are",
+        BlobError::NotFound => {
+            "there is no such object; `ankusa ctl blob ls` shows those there are"
+        }
         BlobError::AlreadyExists => {
             "another object has this key and was left as it is; take another key, or replace it by putting it without \
              if_absent"
@@ -14,7 +16,9 @@ pub const fn what_to_do(error: &BlobError) -> &'static str {
             "the bytes are not those that were sent; what was to be written can be written again, what was read is not to \
              be trusted"
         }
-        BlobError::Throttled { .. } => "the store wants to be left alone; try again after the time it names",
+        BlobError::Throttled { .. } => {
+            "the store wants to be left alone; try again after the time it names"
+        }
         BlobError::Deadline => {
             "the store did not answer in time; try again, and if that goes on look at how slow it is or raise \
              op_deadline_ms"

@@ -57,9 +57,15 @@ pub enum Finding {
 pub enum Verdict {
     Safe,
     /// It must not be used, and why.
-    Unsafe { check: Check, why: &'static str },
+    Unsafe {
+        check: Check,
+        why: &'static str,
+    },
     /// It could not be tried, or not to the end.
-    Unknown { check: Check, error: BlobError },
+    Unknown {
+        check: Check,
+        error: BlobError,
+    },
 }
 
 /// Every check that was made, in its order.
@@ -115,7 +121,8 @@ const REPLACED_ALL_THE_SAME: &str = "the store refused a second create and repla
      own one key";
 const EXISTS_WITHOUT_BEING: &str = "the store says that an object exists which nobody wrote";
 const OTHER_BYTES: &str = "the store answers other bytes than were written";
-const OTHER_RANGE: &str = "the store answers other bytes than those of the range that was asked for";
+const OTHER_RANGE: &str =
+    "the store answers other bytes than those of the range that was asked for";
 const GONE: &str = "the store does not have the object it said it wrote";
 const NOT_LISTED: &str = "the store does not list the object it said it wrote, with its size";
 const NOT_DELETED: &str = "the store still has the object it said it deleted";

@@ -181,11 +181,10 @@ fn not_taken(why: &NotTaken) -> Refusal {
         NotTaken::NoRoom => (
             StatusCode::INSUFFICIENT_STORAGE,
             "no_space",
-            "it would lie in a file until it is stored, and the disk needs its room for hooks".to_owned(),
+            "it would lie in a file until it is stored, and the disk needs its room for hooks"
+                .to_owned(),
         ),
-        NotTaken::Disk(error) => {
-            (StatusCode::INTERNAL_SERVER_ERROR, "io_error", error.to_string())
-        }
+        NotTaken::Disk(error) => (StatusCode::INTERNAL_SERVER_ERROR, "io_error", error.to_string()),
     };
     Refusal::new(status, &json!({"error": error, "message": message}))
 }
@@ -206,10 +205,8 @@ fn failed(error: &BlobError) -> Refusal {
     };
     let (word, text) = (error.as_str(), error.to_string());
     let message = text.strip_prefix(word).and_then(|rest| rest.strip_prefix(": "));
-    let mut answer = refuse(
-        status,
-        &json!({"error": word, "message": message, "advice": what_to_do(error)}),
-    );
+    let mut answer =
+        refuse(status, &json!({"error": word, "message": message, "advice": what_to_do(error)}));
     if let BlobError::Throttled { seconds } = error {
         answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(*seconds));
     }

@@ -77,7 +77,11 @@ async fn read(
 enum Destination {
     Stdout,
     /// Under another name until it is whole.
-    File { file: File, part: PathBuf, path: PathBuf },
+    File {
+        file: File,
+        part: PathBuf,
+        path: PathBuf,
+    },
 }
 
 impl Destination {

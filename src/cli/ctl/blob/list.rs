@@ -32,7 +32,11 @@ pub(super) async fn run(path: &Path, args: &LsArgs, json: bool) -> Result<ExitCo
             return Ok(ExitCode::FAILURE);
         }
     }
-    if lines.is_whole { Ok(ExitCode::SUCCESS) } else { Err("the listing broke off".to_owned().into()) }
+    if lines.is_whole {
+        Ok(ExitCode::SUCCESS)
+    } else {
+        Err("the listing broke off".to_owned().into())
+    }
 }
 
 fn put(text: &str) -> bool {
@@ -59,7 +63,10 @@ impl Lines {
                 let objects = value.get("objects").and_then(Value::as_u64).unwrap_or(0);
                 format!("objects: {objects}, bytes: {bytes}\n")
             } else {
-                format!("{bytes:>12}  {}\n", value.get("key").map_or_else(String::new, render::cell))
+                format!(
+                    "{bytes:>12}  {}\n",
+                    value.get("key").map_or_else(String::new, render::cell)
+                )
             };
             shown.push_str(&line);
         }

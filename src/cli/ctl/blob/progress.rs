@@ -18,11 +18,8 @@ impl Progress {
     }
 
     fn on(is_terminal: bool, what: &'static str, bytes: Option<u64>) -> Self {
-        let target = if is_terminal {
-            ProgressDrawTarget::stderr()
-        } else {
-            ProgressDrawTarget::hidden()
-        };
+        let target =
+            if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(bytes, target).with_message(what);
         let template = if bytes.is_some() { KNOWN } else { UNKNOWN };
         if let Ok(style) = ProgressStyle::with_template(template) {

@@ -65,13 +65,14 @@ fn sent(
     progress: Progress,
 ) -> impl Body<Data = Bytes, Error = io::Error> + Send + 'static {
     let left = bytes.unwrap_or(u64::MAX);
-    let chunks = stream::try_unfold((source.take(left), progress), |(mut source, progress)| async {
-        let mut chunk = vec![0; CHUNK_BYTES];
-        let read = source.read(&mut chunk).await?;
-        chunk.truncate(read);
-        progress.add(read);
-        let frame = Frame::data(Bytes::from(chunk));
-        Ok((read > 0).then_some((frame, (source, progress))))
-    });
+    let chunks =
+        stream::try_unfold((source.take(left), progress), |(mut source, progress)| async {
+            let mut chunk = vec![0; CHUNK_BYTES];
+            let read = source.read(&mut chunk).await?;
+            chunk.truncate(read);
+            progress.add(read);
+            let frame = Frame::data(Bytes::from(chunk));
+            Ok((read > 0).then_some((frame, (source, progress))))
+        });
     StreamBody::new(Box::pin(chunks))
 }
