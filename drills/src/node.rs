@@ -18,6 +18,7 @@ use hyper::{Method, StatusCode};
 use serde_json::Value;
 use tokio::time::sleep;
 
+pub use self::configuration::limits;
 use self::configuration::{configuration, is_configuration};
 use crate::drill::{CannotInject, OrCannot};
 use crate::http::{Answer, Connection, NoAnswer};

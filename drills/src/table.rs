@@ -25,7 +25,12 @@ pub const DRILLS: &[Drill] = &[
         cycles_are: "images, about",
         needs: Needs::Nothing,
         ci: Some(Ci { form: Form::cycles(1_000), budget_s: 50 }),
-        canaries: &["canary-ack-before-apply", "canary-ack-before-sync", "canary-no-dir-fsync"],
+        canaries: &[
+            "canary-ack-before-apply",
+            "canary-ack-before-sync",
+            "canary-held-unsynced",
+            "canary-no-dir-fsync",
+        ],
         canary_form: Form::stride(24),
         run: cut_every_op::run,
     },

@@ -67,8 +67,8 @@ impl Answer {
     }
 }
 
-/// `403 SignatureDoesNotMatch: The request signature ...`
-fn told(status: StatusCode, refusal: &Refusal) -> String {
+/// What was said, on one line: `403 SignatureDoesNotMatch: The request signature ...`
+pub(super) fn told(status: StatusCode, refusal: &Refusal) -> String {
     let mut told = status.as_u16().to_string();
     if !refusal.code.is_empty() {
         told.push(' ');

@@ -13,6 +13,7 @@
 //! | [`probe`] | whether a store does what its answers say |
 //! | [`advice`] | what an operator does about an error |
 //! | [`file_source`] | a file as the bytes of an object |
+//! | [`s3`] | S3, and what speaks its language |
 
 pub mod advice;
 pub mod answer;
@@ -21,12 +22,15 @@ pub mod breaker;
 pub mod cached;
 pub mod checksum;
 pub mod file_source;
+pub mod gcs;
 pub mod multipart;
 pub mod observed;
+pub mod oci;
 pub mod options;
 pub mod pool;
 pub mod probe;
 pub mod retry;
+pub mod s3;
 pub mod side;
 pub mod spec_error;
 pub mod transport;

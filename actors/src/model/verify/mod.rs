@@ -40,6 +40,7 @@ pub use secrets::{MAX_SECRETS, SecretError, Secrets};
 pub use signature::MAX_CANDIDATES;
 pub use spec::{ParseName, SecretSpec, TextsSpec, VerifySpec, VerifySpecError, VerifyType};
 pub use template::{Piece, Template, TemplateError};
+pub use timestamp::rfc3339_unix_s;
 
 use super::envelope::{VerificationStatus, VerificationTerm};
 

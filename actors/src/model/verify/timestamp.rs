@@ -11,7 +11,7 @@ pub(super) fn unix_s(text: &[u8], format: TimestampFormat) -> Option<i64> {
     match format {
         TimestampFormat::Seconds => leading_integer(text),
         TimestampFormat::Milliseconds => leading_integer(text).map(|ms| ms.div_euclid(1_000)),
-        TimestampFormat::Rfc3339 => rfc3339(text),
+        TimestampFormat::Rfc3339 => rfc3339_unix_s(text),
     }
 }
 
@@ -30,8 +30,8 @@ fn leading_integer(text: &[u8]) -> Option<i64> {
     }))
 }
 
-/// `2021-03-25T05:09:27.123+01:00`. The fraction counts for nothing.
-fn rfc3339(text: &[u8]) -> Option<i64> {
+/// Unix seconds of `2021-03-25T05:09:27.123+01:00`. The fraction counts for nothing.
+pub fn rfc3339_unix_s(text: &[u8]) -> Option<i64> {
     let mut text = Cursor(text);
     let (year, month, day) = (text.number(4, b"")?, text.number(2, b"-")?, text.number(2, b"-")?);
     let (hour, minute, second) =

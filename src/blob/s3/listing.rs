@@ -1,0 +1,265 @@
+//! Pages of a listing: what must be on one, and what all of them come to.
+
+use std::collections::BTreeSet;
+
+use ankusa_actors::ports::{BlobEntry, BlobError};
+
+use super::address::decoded;
+use super::xml::elements;
+
+/// One page, as ListObjectsV2 answers it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListPage {
+    pub entries: Vec<BlobEntry>,
+    /// What asks for the page after this one; `None` for the last.
+    pub next: Option<String>,
+}
+
+/// What has been read of a page.
+#[derive(Default)]
+struct Page {
+    entries: Vec<BlobEntry>,
+    /// Of the entry that is being read.
+    key: Option<String>,
+    bytes: Option<u64>,
+    is_truncated: Option<bool>,
+    next: Option<String>,
+    is_encoded: bool,
+    wrong: Option<&'static str>,
+}
+
+/// Reads one page.
+///
+/// # Errors
+/// `transport`: it is none, it is not whole, or it lacks what every page has.
+pub fn parse_listing(xml: &[u8]) -> Result<ListPage, BlobError> {
+    read(xml).map_err(|why| BlobError::Transport(format!("its listing cannot be read: {why}")))
+}
+
+fn read(xml: &[u8]) -> Result<ListPage, String> {
+    let mut page = Page::default();
+    elements(xml, |path, text| page.element(path, text))?;
+    if let Some(wrong) = page.wrong {
+        return Err(wrong.to_owned());
+    }
+    let is_truncated = page.is_truncated.ok_or("it does not say whether there is more")?;
+    if is_truncated && page.next.as_deref().unwrap_or_default().is_empty() {
+        return Err("there is more, and it does not say how to ask for it".to_owned());
+    }
+    // There are stores that say so and do not do it. A key that was never encoded gives them away; without one, each
+    // means the same.
+    if page.is_encoded && page.entries.iter().all(|entry| may_be_encoded(&entry.key)) {
+        for entry in &mut page.entries {
+            entry.key = decoded(&entry.key).ok_or("a key is encoded wrong")?;
+        }
+    }
+    Ok(ListPage { entries: page.entries, next: page.next.filter(|_| is_truncated) })
+}
+
+impl Page {
+    fn element(&mut self, path: &[&str], text: &str) {
+        match path {
+            ["ListBucketResult", "Contents", "Key"] => self.key = Some(text.to_owned()),
+            ["ListBucketResult", "Contents", "Size"] => self.bytes = text.trim().parse().ok(),
+            ["ListBucketResult", "Contents"] => match (self.key.take(), self.bytes.take()) {
+                (Some(key), Some(bytes)) if !key.is_empty() => {
+                    self.entries.push(BlobEntry { key, bytes });
+                }
+                _lacking => self.wrong = Some("an object has no key or no size"),
+            },
+            ["ListBucketResult", "IsTruncated"] => match text.trim() {
+                "true" => self.is_truncated = Some(true),
+                "false" => self.is_truncated = Some(false),
+                _other => self.wrong = Some("it does not say whether there is more"),
+            },
+            ["ListBucketResult", "NextContinuationToken"] => self.next = Some(text.to_owned()),
+            ["ListBucketResult", "EncodingType"] => self.is_encoded = text.trim() == "url",
+            ["ListBucketResult", "CommonPrefixes"] => {
+                self.wrong = Some("it has folders, which nobody asked for");
+            }
+            ["ListBucketResult", ..] => {}
+            _other => self.wrong = Some("it is no listing"),
+        }
+    }
+}
+
+/// Whether a key could be what an encoding made.
+fn may_be_encoded(key: &str) -> bool {
+    let is_left_alone = |c: char| c.is_ascii_graphic() && !"\"<>\\^`{|}#?".contains(c);
+    key.chars().all(is_left_alone) && decoded(key).is_some()
+}
+
+/// The pages of one listing, one after the other.
+#[derive(Default)]
+pub(super) struct Pages {
+    entries: Vec<BlobEntry>,
+    asked_for: BTreeSet<String>,
+}
+
+impl Pages {
+    /// Adds a page, and answers what asks for the next.
+    ///
+    /// # Errors
+    /// `transport`: that one was there already. It would go on for ever.
+    pub(super) fn add(&mut self, page: ListPage) -> Result<Option<String>, BlobError> {
+        self.entries.extend(page.entries);
+        let Some(next) = page.next else { return Ok(None) };
+        if self.asked_for.insert(next.clone()) {
+            return Ok(Some(next));
+        }
+        Err(BlobError::Transport("its listing runs in a circle".to_owned()))
+    }
+
+    /// All of them, in the order of their keys, each once.
+    ///
+    /// # Errors
+    /// `transport`: one is none of those asked for, or is there with two sizes.
+    pub(super) fn into_listing(self, prefix: &str) -> Result<Vec<BlobEntry>, BlobError> {
+        let mut entries = self.entries;
+        entries.sort_unstable_by(|a, b| (&a.key, a.bytes).cmp(&(&b.key, b.bytes)));
+        entries.dedup();
+        let wrong = |why: String| Err(BlobError::Transport(format!("its listing is wrong: {why}")));
+        if let Some(other) = entries.iter().find(|entry| !entry.key.starts_with(prefix)) {
+            return wrong(format!("{} does not begin with {prefix}", other.key.escape_debug()));
+        }
+        let twice = entries.windows(2).find_map(|two| match two {
+            [first, second] if first.key == second.key => Some(&first.key),
+            _different => None,
+        });
+        match twice {
+            Some(key) => wrong(format!("{} is there with two sizes", key.escape_debug())),
+            None => Ok(entries),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn entry(key: &str, bytes: u64) -> BlobEntry {
+        BlobEntry { key: key.to_owned(), bytes }
+    }
+
+    fn page(inside: &str) -> String {
+        format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult \
+             xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name><Prefix/>{inside}</ListBucketResult>"
+        )
+    }
+
+    fn contents(key: &str, bytes: u64) -> String {
+        format!(
+            "<Contents><Key>{key}</Key><ETag>&quot;x&quot;</ETag><Owner><ID>1</ID></Owner><Size>{bytes}</Size></Contents>"
+        )
+    }
+
+    const LAST: &str = "<IsTruncated>false</IsTruncated>";
+
+    #[test]
+    fn a_page_has_its_objects_and_what_asks_for_the_next() {
+        let xml = page(
+            &(contents("a&amp;b+c%20d", 7)
+                + &contents("e", 0)
+                + "<IsTruncated>true</IsTruncated><NextContinuationToken>t&lt;+%20</NextContinuationToken>"),
+        );
+        let entries = vec![entry("a&b+c%20d", 7), entry("e", 0)];
+        let next = Some("t<+%20".to_owned());
+        assert_eq!(parse_listing(xml.as_bytes()), Ok(ListPage { entries, next }));
+
+        let xml =
+            page(&(contents("a%26b+c%2Bd%C3%A4", 7) + LAST + "<EncodingType>url</EncodingType>"));
+        let entries = vec![entry("a&b c+dä", 7)];
+        assert_eq!(parse_listing(xml.as_bytes()), Ok(ListPage { entries, next: None }));
+        assert_eq!(parse_listing(page(LAST).as_bytes()), Ok(ListPage::default()));
+    }
+
+    #[test]
+    fn a_store_that_says_it_encodes_and_does_not_is_found_out_by_a_key_that_never_was() {
+        for telltale in ["näh", "a b", "a%zz", "a&lt;"] {
+            let xml = page(
+                &(contents("a+b%20c", 1)
+                    + &contents(telltale, 2)
+                    + LAST
+                    + "<EncodingType>url</EncodingType>"),
+            );
+            let read = parse_listing(xml.as_bytes()).unwrap();
+            assert_eq!(read.entries[0], entry("a+b%20c", 1), "{telltale}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_lacks_what_it_must_have_is_an_error() {
+        let whole = page(&(contents("a", 1) + LAST));
+        let cut = &whole[..whole.len() - 10];
+        for (xml, why) in [
+            (cut.to_owned(), "it ends too early"),
+            (page(&contents("a", 1)), "it does not say whether there is more"),
+            (page("<IsTruncated>yes</IsTruncated>"), "it does not say whether there is more"),
+            (
+                page("<IsTruncated>true</IsTruncated>"),
+                "there is more, and it does not say how to ask for it",
+            ),
+            (
+                page(&format!("<Contents><Key>a</Key></Contents>{LAST}")),
+                "an object has no key or no size",
+            ),
+            (
+                page(&format!("<Contents><Size>1</Size></Contents>{LAST}")),
+                "an object has no key or no size",
+            ),
+            (page(&(contents("", 1) + LAST)), "an object has no key or no size"),
+            (
+                page(&format!("<Contents><Key>a</Key><Size>-1</Size></Contents>{LAST}")),
+                "an object has no key or no size",
+            ),
+            (
+                page(&format!("{LAST}<CommonPrefixes><Prefix>a/</Prefix></CommonPrefixes>")),
+                "it has folders, which nobody asked for",
+            ),
+            ("<html><body>fine</body></html>".to_owned(), "it is no listing"),
+        ] {
+            let error = parse_listing(xml.as_bytes()).unwrap_err();
+            assert_eq!(
+                error,
+                BlobError::Transport(format!("its listing cannot be read: {why}")),
+                "{xml}"
+            );
+        }
+        assert!(parse_listing(b"").is_err());
+    }
+
+    #[test]
+    fn pages_come_to_one_listing_in_order() {
+        let mut pages = Pages::default();
+        let next = |token: &str| Some(token.to_owned());
+        let first = ListPage { entries: vec![entry("p/c", 1), entry("p/a", 2)], next: next("1") };
+        let second = ListPage { entries: vec![entry("p/b", 3), entry("p/c", 1)], next: None };
+        assert_eq!(pages.add(first), Ok(next("1")));
+        assert_eq!(pages.add(second), Ok(None));
+        let listing = vec![entry("p/a", 2), entry("p/b", 3), entry("p/c", 1)];
+        assert_eq!(pages.into_listing("p/"), Ok(listing));
+    }
+
+    #[test]
+    fn pages_that_repeat_or_contradict_each_other_are_an_error() {
+        let page = |token: &str| ListPage { entries: Vec::new(), next: Some(token.to_owned()) };
+        let mut pages = Pages::default();
+        pages.add(page("1")).unwrap();
+        pages.add(page("2")).unwrap();
+        let circle = BlobError::Transport("its listing runs in a circle".to_owned());
+        assert_eq!(pages.add(page("1")), Err(circle));
+
+        let of = |entries| {
+            Pages { entries, ..Pages::default() }.into_listing("p/").unwrap_err().to_string()
+        };
+        let wrong = "transport: its listing is wrong:";
+        assert_eq!(
+            of(vec![entry("p/a", 1), entry("p/a", 2)]),
+            format!("{wrong} p/a is there with two sizes")
+        );
+        assert_eq!(of(vec![entry("q", 1)]), format!("{wrong} q does not begin with p/"));
+    }
+}

@@ -1,0 +1,217 @@
+//! An object in parts: begun, sent some parts at a time, and put together at the end; or undone.
+//!
+//! What a node leaves behind that ends in between is for a lifecycle rule of the bucket (`AbortIncompleteMultipartUpload`).
+
+use std::ops::Range;
+use std::time::Duration;
+
+use ankusa_actors::ports::{BlobBody, BlobError, BlobKey};
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use http::{HeaderValue, Method};
+use quick_xml::escape::escape;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::dialect::Completing;
+use super::refusal::is_conflict;
+use super::xml::elements;
+use super::{S3, elsewhere, header_value, if_none_match};
+use crate::blob::checksum::{DigestKind, base64_digest};
+use crate::blob::multipart::PARTS_AT_ONCE;
+
+/// The most parts an object may have.
+pub(super) const PARTS_MAX: u64 = 10_000;
+
+/// What is left of an operation's time for undoing an upload that cannot be finished, at most: parts are sent no longer.
+const UNDO_TIME: Duration = Duration::from_secs(1);
+
+/// One object on its way.
+struct Upload<'a> {
+    store: &'a S3,
+    key: &'a BlobKey,
+    id: String,
+    deadline: Instant,
+}
+
+/// How the end of an upload was taken.
+enum Ended {
+    Whole,
+    /// Another write of the key was under way: the parts are to be sent anew.
+    Conflict(BlobError),
+    /// The store does not know of it any more: an earlier attempt has ended it, or somebody else.
+    Unknown(BlobError),
+}
+
+impl S3 {
+    /// Writes the object in these parts.
+    pub(super) async fn put_in_parts(
+        &self,
+        key: &BlobKey,
+        body: &BlobBody,
+        parts: &[Range<u64>],
+        if_absent: bool,
+        deadline: Instant,
+    ) -> Result<(), BlobError> {
+        let mut conflicts = 0;
+        loop {
+            let upload =
+                Upload { store: self, key, id: self.begin(key, deadline).await?, deadline };
+            let ended = match upload.send(body, parts).await {
+                Ok(tags) => upload.end(&tags, body.bytes(), if_absent).await,
+                Err(error) => Err(error),
+            };
+            match ended {
+                Ok(Ended::Whole) => return Ok(()),
+                Ok(Ended::Unknown(error)) => {
+                    return if self.holds(key, body, deadline).await? {
+                        Ok(())
+                    } else {
+                        Err(error)
+                    };
+                }
+                Ok(Ended::Conflict(error)) => {
+                    upload.undo().await;
+                    conflicts += 1;
+                    if conflicts > self.transport.options().retries {
+                        return Err(error);
+                    }
+                }
+                Err(error) => {
+                    upload.undo().await;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Begins an upload and answers its id.
+    async fn begin(&self, key: &BlobKey, deadline: Instant) -> Result<String, BlobError> {
+        let mut ask = self.ask(Method::POST, self.address.of_key(key.as_str(), &[("uploads", "")]));
+        ask.headers.extend(self.sse.clone());
+        let answer = self.send(&ask, deadline).await.map_err(elsewhere)?;
+        let mut id = String::new();
+        let told = elements(&answer.body, |path, text| {
+            if path == ["InitiateMultipartUploadResult", "UploadId"] {
+                text.trim().clone_into(&mut id);
+            }
+        });
+        match told {
+            Ok(()) if !id.is_empty() => Ok(id),
+            Ok(()) => Err(BlobError::Transport("an upload was begun without an id".to_owned())),
+            Err(why) => Err(BlobError::Transport(format!("an upload's id cannot be read: {why}"))),
+        }
+    }
+}
+
+impl Upload<'_> {
+    /// Sends all parts and answers the tag of each.
+    async fn send(
+        &self,
+        body: &BlobBody,
+        parts: &[Range<u64>],
+    ) -> Result<Vec<HeaderValue>, BlobError> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let until = self.deadline - UNDO_TIME.min(left / 10);
+        let numbered = (1_u32..).zip(parts.iter().cloned());
+        let sent = numbered.map(|(number, range)| self.part(body, number, range, until));
+        // As they come, and never more of them in memory than are on their way.
+        stream::iter(sent).buffered(PARTS_AT_ONCE).try_collect().await
+    }
+
+    async fn part(
+        &self,
+        body: &BlobBody,
+        number: u32,
+        range: Range<u64>,
+        until: Instant,
+    ) -> Result<HeaderValue, BlobError> {
+        let pieces = body.read(range).await?;
+        let number = number.to_string();
+        let query = [("partNumber", number.as_str()), ("uploadId", self.id.as_str())];
+        let url = self.store.address.of_key(self.key.as_str(), &query);
+        let mut ask = self.store.ask_with(Method::PUT, url, pieces).await?;
+        let md5 = base64_digest(DigestKind::Md5, &ask.body).await;
+        ask.headers.insert("content-md5", header_value(&md5)?);
+        let mut answer = self.store.send(&ask, until).await.map_err(elsewhere)?;
+        let tag = answer.headers.remove("etag");
+        tag.ok_or_else(|| BlobError::Transport(format!("part {number} was taken without a tag")))
+    }
+
+    /// Has the parts put together.
+    async fn end(
+        &self,
+        tags: &[HeaderValue],
+        bytes: u64,
+        if_absent: bool,
+    ) -> Result<Ended, BlobError> {
+        let query = [("uploadId", self.id.as_str())];
+        let url = self.store.address.of_key(self.key.as_str(), &query);
+        let mut ask = self.store.ask_with(Method::POST, url, vec![list_of(tags)?]).await?;
+        ask.moves_bytes = bytes;
+        if if_absent {
+            ask.headers.extend([if_none_match()]);
+        }
+        let dialect = Completing(&self.store.dialect);
+        let answer = self.store.transport.send(&dialect, &ask, self.deadline).await?;
+        if answer.status.is_success() {
+            return Ok(Ended::Whole);
+        }
+        let (refusal, error) = self.store.refused(&answer);
+        if refusal.code == "NoSuchUpload" {
+            return Ok(Ended::Unknown(error));
+        }
+        if is_conflict(answer.status, &refusal) {
+            return Ok(Ended::Conflict(BlobError::Transport(format!("409 {}", refusal.code))));
+        }
+        Err(elsewhere(error))
+    }
+
+    /// Has the parts thrown away, as far as there is time.
+    async fn undo(&self) {
+        let query = [("uploadId", self.id.as_str())];
+        let url = self.store.address.of_key(self.key.as_str(), &query);
+        let undone = self.store.send(&self.store.ask(Method::DELETE, url), self.deadline).await;
+        match undone {
+            Ok(_) | Err(BlobError::NotFound) => {}
+            Err(error) => {
+                warn!(key = %self.key, upload = self.id, %error, "the parts of an upload are left in the bucket");
+            }
+        }
+    }
+}
+
+/// The parts in order, as the store wants them listed.
+fn list_of(tags: &[HeaderValue]) -> Result<Bytes, BlobError> {
+    let mut xml =
+        "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">".to_owned();
+    for (number, tag) in (1_u32..).zip(tags) {
+        let tag = tag
+            .to_str()
+            .map_err(|_| BlobError::Transport(format!("the tag of part {number} is none")))?;
+        xml.push_str(&format!(
+            "<Part><PartNumber>{number}</PartNumber><ETag>{}</ETag></Part>",
+            escape(tag)
+        ));
+    }
+    xml.push_str("</CompleteMultipartUpload>");
+    Ok(xml.into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn parts_are_listed_in_order_with_their_tags() {
+        let tags = ["\"a\"", "b&<"].map(|tag| HeaderValue::from_str(tag).unwrap());
+        assert_eq!(
+            list_of(&tags).unwrap(),
+            "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
+             <Part><PartNumber>1</PartNumber><ETag>&quot;a&quot;</ETag></Part>\
+             <Part><PartNumber>2</PartNumber><ETag>b&amp;&lt;</ETag></Part></CompleteMultipartUpload>"
+        );
+    }
+}
