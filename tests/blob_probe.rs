@@ -115,14 +115,8 @@ impl Blob for Liar {
     }
 }
 
-const ALL: [Check; 6] = [
-    Check::Create,
-    Check::CreateAgain,
-    Check::Get,
-    Check::Range,
-    Check::List,
-    Check::Delete,
-];
+const ALL: [Check; 6] =
+    [Check::Create, Check::CreateAgain, Check::Get, Check::Range, Check::List, Check::Delete];
 
 async fn tried(store: &dyn Blob) -> Report {
     let key = probe_key("node-a/", &HostEntropy).unwrap();

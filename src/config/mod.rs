@@ -131,8 +131,8 @@ impl Config {
         }
         let merged = figment.find_value("").map_err(|error| at_path(&error, None))?;
         let mut shaped = shape::shaped(merged, &figment, &mut errors);
-        object_stores::select(&mut shaped, &mut errors);
         ConfigErrors::none_of(errors)?;
+        ConfigErrors::none_of(object_stores::select(&mut shaped))?;
         let config = Self::deserialize(&shaped).map_err(|error| at_path(&error, Some(&shaped)))?;
         check::check(&config)?;
         Ok(config)

@@ -287,25 +287,27 @@ impl Config {
 
 /// Drops the blocks that are not selected from every store of a tree that has been held against the schema, and checks what
 /// the types cannot say at the key that is wrong.
-pub(super) fn select(root: &mut Value, errors: &mut Vec<ConfigError>) {
-    let Value::Dict(_, root) = root else { return };
+pub(super) fn select(root: &mut Value) -> Vec<ConfigError> {
+    let mut errors = Vec::new();
+    let Value::Dict(_, root) = root else { return errors };
     if let Some(Value::Dict(_, storage)) = root.get_mut("storage") {
-        select_block(storage, "storage", errors);
+        select_block(storage, "storage", &mut errors);
     }
     if let Some(Value::Dict(_, backup)) = root.get_mut("backup")
         && let Some(Value::Dict(_, store)) = backup.get_mut("store")
     {
-        select_block(store, "backup.store", errors);
+        select_block(store, "backup.store", &mut errors);
     }
     if let Some(Value::Dict(_, claims)) = root.get_mut("claim_check")
         && let Some(Value::Array(_, stores)) = claims.get_mut("stores")
     {
         for (at, store) in stores.iter_mut().enumerate() {
             if let Value::Dict(_, store) = store {
-                select_block(store, &element("claim_check.stores", at), errors);
+                select_block(store, &element("claim_check.stores", at), &mut errors);
             }
         }
     }
+    errors
 }
 
 fn select_block(store: &mut Dict, key: &str, errors: &mut Vec<ConfigError>) {
