@@ -9,6 +9,7 @@
 //! | [`answer`] | what came back, and the error it means |
 //! | [`body`], [`checksum`], [`multipart`] | bytes on their way |
 //! | [`cached`], [`side`] | credentials that expire, and those who give them out |
+//! | [`azure`] | Azure Blob Storage |
 //! | [`observed`] | any store, with what is asked of it told |
 //! | [`probe`] | whether a store does what its answers say |
 //! | [`advice`] | what an operator does about an error |
@@ -17,6 +18,7 @@
 
 pub mod advice;
 pub mod answer;
+pub mod azure;
 pub mod body;
 pub mod breaker;
 pub mod cached;
