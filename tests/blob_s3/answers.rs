@@ -67,6 +67,28 @@ async fn a_create_whose_answer_was_lost_is_this_one_and_not_anothers() {
 }
 
 #[tokio::test]
+async fn a_refusal_that_was_lost_with_what_was_sent_is_found_out() {
+    for (there, bytes, asked, expected) in [
+        (Some(b'x'), 65_537, 4, Ok(())),
+        (Some(b'y'), 65_537, 4, Err("already_exists")),
+        (None, 65_537, 4, Err("transport")),
+        // So few that an answer would have been heard.
+        (Some(b'x'), 65_536, 3, Err("transport")),
+    ] {
+        let relay = Relay::alone(move |heard| match (heard.method.as_str(), there) {
+            ("PUT", _) => Act::Bytes(Vec::new()),
+            (_, Some(byte)) => Act::ok(String::from_utf8(vec![byte; bytes]).unwrap()),
+            (_, None) => Act::error(404, "NoSuchKey"),
+        })
+        .await;
+        let ours = store(&spec(relay.port, "bkt"));
+        let put = ours.put_if_absent(&key("k"), vec![b'x'; bytes].into(), None).await;
+        assert_eq!(put.map_err(|error| error.as_str()), expected, "{there:?} {bytes}");
+        assert_eq!(relay.heard().len(), asked, "{there:?} {bytes}");
+    }
+}
+
+#[tokio::test]
 async fn what_passes_is_tried_again_and_what_is_an_answer_is_not() {
     for (status, code, attempts, expected) in [
         (409, "ConditionalRequestConflict", 3, Err("transport")),

@@ -47,7 +47,6 @@ async fn s3s_keeps_what_it_can_of_the_contract() {
         BLOB_CONTRACT.iter().filter(|(name, _)| !NOT_HELD_BY_S3S.contains(name)).collect();
     assert_eq!(held.len(), BLOB_CONTRACT.len() - NOT_HELD_BY_S3S.len());
     for (name, property) in held {
-        println!("contract: {name}");
         property(&trial.below(name)).await;
     }
 }

@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_page_that_lacks_what_it_must_have_is_an_error() {
         let whole = page(&(contents("a", 1) + LAST));
-        let cut = &whole[..whole.len() - 10];
+        let cut = whole.strip_suffix("</ListBucketResult>").unwrap();
         for (xml, why) in [
             (cut.to_owned(), "it ends too early"),
             (page(&contents("a", 1)), "it does not say whether there is more"),

@@ -279,12 +279,10 @@ impl S3 {
 
 /// What finds nothing where only a bucket must be has come to the wrong place.
 fn elsewhere(error: BlobError) -> BlobError {
-    match error {
-        BlobError::NotFound => {
-            BlobError::Misconfigured("404: no store is at this address".to_owned())
-        }
-        other => other,
+    if error == BlobError::NotFound {
+        return BlobError::Misconfigured("404: no store is at this address".to_owned());
     }
+    error
 }
 
 /// The bytes of an answer to a range, if it is the one that was asked for.
