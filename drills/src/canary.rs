@@ -1,12 +1,13 @@
 //! The rules that can be broken on purpose, and whether this build breaks one.
 
 /// Every canary: its feature, and whether this build carries it.
-pub const ALL: [(&str, bool); 16] = [
+pub const ALL: [(&str, bool); 17] = [
     ("canary-ack-before-apply", cfg!(feature = "canary-ack-before-apply")),
     ("canary-ack-before-sync", cfg!(feature = "canary-ack-before-sync")),
     ("canary-dedupe-unchecked", cfg!(feature = "canary-dedupe-unchecked")),
     ("canary-delete-before-send", cfg!(feature = "canary-delete-before-send")),
     ("canary-fence-unsynced", cfg!(feature = "canary-fence-unsynced")),
+    ("canary-held-unsynced", cfg!(feature = "canary-held-unsynced")),
     ("canary-ignore-error", cfg!(feature = "canary-ignore-error")),
     ("canary-lane-skips-head", cfg!(feature = "canary-lane-skips-head")),
     ("canary-miss-on-error", cfg!(feature = "canary-miss-on-error")),

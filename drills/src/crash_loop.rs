@@ -173,7 +173,12 @@ impl Drill {
         let log = recorder.read_log()?;
         let ops = decode(&log).or_cannot("read the operation log")?;
         self.failed_syncs += ops.iter().filter(|op| matches!(op, Op::SyncFailed { .. })).count();
-        let timeline = Timeline::new(&ops, LoadPlan::new(seed), start.numbers.clone(), start.past);
+        let timeline = Timeline::new(
+            &ops,
+            LoadPlan::new(seed).with_forgeries(),
+            start.numbers.clone(),
+            start.past,
+        );
         let recording = Recording {
             base: &base,
             ops: &ops,

@@ -34,6 +34,7 @@ impl Event {
             Self::Answered { number, outcome: Outcome::Acked { id } } => {
                 format!("acked {number} {id}")
             }
+            Self::Answered { number, outcome: Outcome::Held } => format!("held {number}"),
             Self::Answered { number, outcome: Outcome::Refused } => format!("refused {number}"),
             Self::Answered { number, outcome: Outcome::Unknown } => format!("unknown {number}"),
             Self::Seen(Delivery { id, body, attempt, accepted }) => {
@@ -50,6 +51,7 @@ impl Event {
             |number: &str, outcome| Some(Self::Answered { number: number.parse().ok()?, outcome });
         match words.as_slice() {
             ["acked", number, id] => answered(number, Outcome::Acked { id: (*id).to_owned() }),
+            ["held", number] => answered(number, Outcome::Held),
             ["refused", number] => answered(number, Outcome::Refused),
             ["unknown", number] => answered(number, Outcome::Unknown),
             ["seen", id, body, attempt, accepted] => Some(Self::Seen(Delivery {
@@ -67,6 +69,7 @@ impl Event {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub acked: u64,
+    pub held: u64,
     pub refused: u64,
     pub unknown: u64,
 }
@@ -251,16 +254,21 @@ impl Journal {
     /// delivery. Answers the ids of the hooks that were acked.
     ///
     /// To be called only with no client at work, once a drained store was judged: every acked hook was delivered, and
-    /// nothing is stored. Whatever comes up again after that is a body that no client sent. The refused stay, so that
+    /// nothing is stored but what is held. Whatever comes up again after that is a body that no client sent. The refused stay, so that
     /// one that comes up is called what it is.
-    pub fn settle(&self) -> Vec<String> {
+    pub fn settle(&self, plan: &LoadPlan) -> Vec<String> {
         let mut pages = self.pages();
         let (mut ids, mut kept) = (Vec::new(), BTreeMap::new());
         for (number, outcome) in std::mem::take(&mut pages.answers) {
             match outcome {
                 Outcome::Acked { id } => ids.push(id),
+                // What it may have become stays in the pen, too.
+                Outcome::Unknown if plan.is_forged(number) => {
+                    kept.insert(number, outcome);
+                }
                 Outcome::Unknown => pages.settled.unknown += 1,
-                Outcome::Refused => {
+                // It stays in the pen.
+                Outcome::Held | Outcome::Refused => {
                     kept.insert(number, outcome);
                 }
             }
@@ -290,6 +298,7 @@ impl Journal {
         };
         Tally {
             acked: pages.settled.acked + count(|outcome| matches!(outcome, Outcome::Acked { .. })),
+            held: count(|outcome| matches!(outcome, Outcome::Held)),
             refused: count(|outcome| matches!(outcome, Outcome::Refused)),
             unknown: pages.settled.unknown + count(|outcome| matches!(outcome, Outcome::Unknown)),
         }
@@ -321,22 +330,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_settled_is_counted_and_gone_but_for_what_was_refused() {
-        let journal = Journal::new();
-        (1..=3).for_each(|number| journal.sending(number));
+    fn what_is_settled_is_counted_and_gone_but_for_what_was_refused_or_forged() {
+        let (journal, plan) = (Journal::new(), LoadPlan::new(1).with_forgeries());
+        [1, 2, 3, 15, 31].into_iter().for_each(|number| journal.sending(number));
         journal.answered(1, Outcome::Acked { id: "a".to_owned() });
         journal.answered(2, Outcome::Refused);
+        journal.answered(15, Outcome::Held);
         journal.seen("a", Digest::of(b""), |_| true);
-        assert_eq!(journal.settle(), ["a"]);
-        assert_eq!(journal.tally(), Tally { acked: 1, refused: 1, unknown: 1 });
+        assert_eq!(journal.settle(&plan), ["a"]);
+        let tally = Tally { acked: 1, held: 1, refused: 1, unknown: 2 };
+        assert_eq!(journal.tally(), tally);
         assert_eq!(journal.sink_requests(), 1);
         assert_eq!(journal.deliveries(), []);
-        let plan = LoadPlan::new(1);
-        assert_eq!(journal.requests(&plan), [plan.request(2, Outcome::Refused)]);
+        let kept = [(2, Outcome::Refused), (15, Outcome::Held), (31, Outcome::Unknown)];
+        assert_eq!(journal.requests(&plan), kept.map(|(n, outcome)| plan.request(n, outcome)));
         journal.sending(4);
         journal.answered(4, Outcome::Acked { id: "d".to_owned() });
-        assert_eq!(journal.settle(), ["d"], "each id once");
-        assert_eq!(journal.tally(), Tally { acked: 2, refused: 1, unknown: 1 });
+        assert_eq!(journal.settle(&plan), ["d"], "each id once");
+        assert_eq!(journal.tally(), Tally { acked: 2, ..tally });
     }
 
     #[test]
@@ -345,6 +356,7 @@ mod tests {
         for event in [
             Event::Answered { number: 7, outcome: Outcome::Acked { id: id.clone() } },
             Event::Answered { number: 8, outcome: Outcome::Refused },
+            Event::Answered { number: 10, outcome: Outcome::Held },
             Event::Answered { number: 9, outcome: Outcome::Unknown },
             Event::Seen(Delivery { id, body: Digest::of(b"body"), attempt: 2, accepted: false }),
         ] {
@@ -372,7 +384,7 @@ mod tests {
         assert_eq!(times, [(1, Some(6)), (2, None), (3, None)]);
         journal.not_sent(*unknown);
         assert_eq!(journal.lane_requests(&plan).len(), 2);
-        journal.settle();
+        journal.settle(&plan);
         assert_eq!(journal.lane_requests(&plan), []);
     }
 
@@ -395,7 +407,7 @@ mod tests {
         journal.sending(1);
         journal.sending(2);
         journal.answered(2, Outcome::Refused);
-        assert_eq!(journal.tally(), Tally { acked: 0, refused: 1, unknown: 1 });
+        assert_eq!(journal.tally(), Tally { refused: 1, unknown: 1, ..Tally::default() });
     }
 
     #[test]

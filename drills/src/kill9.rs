@@ -5,7 +5,8 @@
 //! every 201 was delivered with its exact bytes, no refused hook ever was. One source is delivered in order, by the lane
 //! its clients name: that order is judged each time, too. The two others know the keys of their provider, and one of them
 //! has fifty tenants: many events are told of four times at once, and some once more a while later, over kills and restarts.
-//! Each is one hook, and whoever repeats it is told which.
+//! Each is one hook, and whoever repeats it is told which. One request in sixteen is forged and held in the pen, and one
+//! tenant sends more than its limit lets through: what was held stays held, and what was refused is nowhere.
 //!
 //! Every [`DRAIN_EVERY`] kills the node is given that time as well. What was acked, delivered and reclaimed by then is
 //! settled: it leaves the evidence, so the two hundredth kill costs no more to judge than the tenth. Nothing is forgiven:
@@ -27,7 +28,7 @@ use tokio::time::sleep;
 use crate::drill::{Broken, CannotInject, DrillOptions, Report};
 use crate::journal::Journal;
 use crate::load::{Load, LoadPlan};
-use crate::node::{Node, NodeSetup};
+use crate::node::{Node, NodeSetup, limits};
 use crate::reader::Reader;
 use crate::repeats::Repeats;
 use crate::scratch::Scratch;
@@ -83,9 +84,10 @@ impl Drill {
         let worker = Worker::start(options.seed, Arc::clone(&journal)).await?;
         let setup =
             NodeSetup::with_lanes(scratch.path(), &scratch.subdirectory("data")?, &worker.url())?
-                .with_config(&json!({"http": {"routing": "tenant_path"}}))?;
+                .with_config(&json!({"http": {"routing": "tenant_path"}}))?
+                .with_config(&limits())?;
         let mut drill = Self {
-            plan: LoadPlan::with_repeats(options.seed),
+            plan: LoadPlan::with_repeats(options.seed).with_forgeries(),
             repeats: Repeats::default(),
             repeated: 0,
             journal,
@@ -175,7 +177,7 @@ impl Drill {
         self.history.learn(&dump);
         let (answers, repeated) = (self.journal.answers(), self.journal.repeated());
         self.repeated += repeated.len();
-        self.journal.settle();
+        self.journal.settle(&self.plan);
         for id in self.repeats.settle(&self.plan, &answers, &repeated) {
             if !self.given.insert(id.clone()) {
                 self.report.violated_by(format!("{place}: two requests were acked as hook {id}"));
@@ -225,6 +227,7 @@ impl Drill {
         report.count("cycles", cycles);
         report.count("requests", next.load(Ordering::SeqCst));
         report.count("sink_requests", journal.sink_requests());
+        report.count("held", tally.held);
         report.count("events_settled", repeats.count());
         report.count("told_as_duplicates", repeated);
         report.count("claimed_when_killed", claimed);

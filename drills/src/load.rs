@@ -25,6 +25,12 @@ pub const SOURCES: [SourcePlan; 3] = [
     SourcePlan { id: "gamma", tenant: SHARED, dedupes: true },
 ];
 
+/// The source that holds what does not verify. All it gets is forged.
+pub const HOLDING: SourcePlan = SourcePlan { id: "delta", tenant: "acme", dedupes: false };
+
+/// One request in so many is, where a plan forges: of a multiple of [`AT_ONCE`], the last.
+const FORGED_ONE_IN: u64 = 16;
+
 /// The tenant of a source that answers the URLs of every tenant.
 const SHARED: &str = "default";
 
@@ -80,26 +86,44 @@ pub struct LoadPlan {
     pub seed: u64,
     /// Events are sent more than once, with the key of the first time, and one source has many tenants.
     repeats: bool,
+    /// Some requests are signed by somebody who does not know the secret.
+    forges: bool,
 }
 
 impl LoadPlan {
     /// Every request is another event.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self { seed, repeats: false }
+        Self { seed, repeats: false, forges: false }
     }
 
     /// Of the sources that know keys, half of the events are sent four times at once, and one request in eight is one of
     /// an event of a while ago. The URL names the tenant.
     #[must_use]
     pub fn with_repeats(seed: u64) -> Self {
-        Self { seed, repeats: true }
+        Self { seed, repeats: true, forges: false }
+    }
+
+    /// One request in [`FORGED_ONE_IN`] is forged, and sent to the source that holds what does not verify.
+    #[must_use]
+    pub const fn with_forgeries(self) -> Self {
+        Self { forges: true, ..self }
+    }
+
+    /// Whether request `number` is one of these. None is of an event that is told of more than once.
+    #[must_use]
+    pub const fn is_forged(&self, number: u64) -> bool {
+        self.forges && number % FORGED_ONE_IN == FORGED_ONE_IN - 1
     }
 
     /// The request that first told of the event that request `number` tells of.
     #[must_use]
     pub fn event(&self, number: u64) -> u64 {
-        let late = self.late(number).map(|at| self.event_at_once(at));
+        if self.is_forged(number) {
+            return number;
+        }
+        let late = self.late(number).filter(|at| !self.is_forged(*at));
+        let late = late.map(|at| self.event_at_once(at));
         let event = late.filter(|event| self.late(*event).is_none());
         let event = event.unwrap_or_else(|| self.event_at_once(number));
         if self.repeats && self.source_of(event).dedupes { event } else { number }
@@ -127,6 +151,9 @@ impl LoadPlan {
     }
 
     fn source_of(&self, event: u64) -> SourcePlan {
+        if self.is_forged(event) {
+            return HOLDING;
+        }
         let [alpha, beta, gamma] = SOURCES;
         match self.rng(event).below(3) {
             0 => alpha,
@@ -294,7 +321,7 @@ impl Client {
     async fn post(&self, connection: &mut Connection, number: u64) -> Result<Answer, NoAnswer> {
         let body = self.plan.body(number);
         let path = self.plan.path(number);
-        let signature = sign(&body);
+        let signature = if self.plan.is_forged(number) { sign(b"") } else { sign(&body) };
         let headers = [
             (KEY_HEADER, self.plan.event(number).to_string()),
             ("x-hub-signature-256", signature),
@@ -333,9 +360,13 @@ struct Accepted {
     status: String,
 }
 
-/// What an answer means. Only a 201 promises anything, and every other answer says that nothing was stored.
+/// What an answer means. A 201 promises a hook, a 202 that what came is held, and every other answer says that nothing was
+/// stored.
 pub(crate) fn outcome(answer: Result<Answer, NoAnswer>) -> Outcome {
     let Ok(Answer { status, body }) = answer else { return Outcome::Unknown };
+    if status == StatusCode::ACCEPTED {
+        return Outcome::Held;
+    }
     if status != StatusCode::CREATED {
         return Outcome::Refused;
     }
@@ -384,12 +415,28 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_acked_refused_or_unknown() {
+    fn a_forged_request_is_of_no_other_event_and_goes_to_the_source_that_holds_it() {
+        let plan = LoadPlan::with_repeats(7).with_forgeries();
+        let forged: Vec<u64> = (0..64).filter(|number| plan.is_forged(*number)).collect();
+        assert_eq!(forged, [15, 31, 47, 63]);
+        for number in 0..4_000 {
+            let (event, is_forged) = (plan.event(number), plan.is_forged(number));
+            assert_eq!(is_forged, plan.source(number).id == "delta", "{number}");
+            assert_eq!(is_forged, plan.is_forged(event), "{number}");
+            assert!(!is_forged || event == number, "{number}");
+        }
+        assert_eq!(plan.path(15), "/webhooks/acme/delta");
+        assert!(!LoadPlan::new(7).is_forged(15));
+    }
+
+    #[test]
+    fn an_answer_is_acked_held_refused_or_unknown() {
         let answer = |status, body: &'static str| Ok(Answer { status, body: Bytes::from(body) });
         assert_eq!(
             outcome(answer(StatusCode::CREATED, r#"{"id":"x","status":"accepted"}"#)),
             Outcome::Acked { id: "x".into() }
         );
+        assert_eq!(outcome(answer(StatusCode::ACCEPTED, "{}")), Outcome::Held);
         assert_eq!(outcome(answer(StatusCode::CREATED, "?")), Outcome::Acked { id: "?".into() });
         assert_eq!(
             outcome(answer(StatusCode::SERVICE_UNAVAILABLE, r#"{"error":"overload"}"#)),

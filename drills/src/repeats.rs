@@ -24,6 +24,8 @@ struct Event {
     new: Vec<String>,
     /// Hooks that were told as known.
     known: BTreeSet<String>,
+    /// It is forged: nobody told of it but once.
+    held: bool,
     unknown: bool,
 }
 
@@ -35,6 +37,7 @@ impl Event {
     fn outcome(&self) -> Outcome {
         match self.hooks().first() {
             Some(id) => Outcome::Acked { id: (*id).clone() },
+            None if self.held => Outcome::Held,
             None if self.unknown => Outcome::Unknown,
             None => Outcome::Refused,
         }
@@ -54,6 +57,7 @@ fn events(
                 event.known.insert(id.clone());
             }
             Outcome::Acked { id } => event.new.push(id.clone()),
+            Outcome::Held => event.held = true,
             Outcome::Unknown => event.unknown = true,
             Outcome::Refused => {}
         }

@@ -67,7 +67,7 @@ impl Answer {
     }
 }
 
-/// `403 SignatureDoesNotMatch: The request signature ...`
+/// What was said, on one line: `403 SignatureDoesNotMatch: The request signature ...`
 pub(super) fn told(status: StatusCode, refusal: &Refusal) -> String {
     let mut told = status.as_u16().to_string();
     if !refusal.code.is_empty() {

@@ -106,6 +106,8 @@ pub enum Ended {
 /// One request that was let through. Dropped without an end, it says nothing.
 pub struct Pass {
     breaker: Arc<Breaker>,
+    /// It is the one of a half-open breaker.
+    probes: bool,
     ended: bool,
 }
 
@@ -130,40 +132,40 @@ impl Breaker {
     pub fn ask(self: &Arc<Self>) -> Option<Pass> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let over = inner.open_until.is_none_or(|until| Instant::now() >= until);
-        let passes = match inner.state {
-            BreakerState::Closed => true,
+        let probes = match inner.state {
+            BreakerState::Closed => false,
             BreakerState::Open if over => {
                 self.turn(&mut inner, BreakerState::HalfOpen);
-                inner.probing = true;
                 true
             }
-            BreakerState::HalfOpen if !inner.probing => {
-                inner.probing = true;
-                true
-            }
-            BreakerState::Open | BreakerState::HalfOpen => false,
+            BreakerState::HalfOpen if !inner.probing => true,
+            BreakerState::Open | BreakerState::HalfOpen => return None,
         };
-        passes.then(|| Pass { breaker: Arc::clone(self), ended: false })
+        inner.probing = probes;
+        Some(Pass { breaker: Arc::clone(self), probes, ended: false })
     }
 
-    fn ended(&self, ended: Ended) {
+    fn ended(&self, probes: bool, ended: Ended) {
         if self.options.failures == 0 {
             return;
         }
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let inner = &mut *inner;
-        let was_probe = inner.state == BreakerState::HalfOpen;
+        // What was asked before it opened says nothing of how the store is by now.
+        if !probes && inner.state != BreakerState::Closed {
+            return;
+        }
         match ended {
             Ended::Unsaid => {}
             Ended::Failed => {
                 inner.failed_in_a_row = inner.failed_in_a_row.saturating_add(1);
-                if was_probe || inner.failed_in_a_row >= self.options.failures {
+                if probes || inner.failed_in_a_row >= self.options.failures {
                     self.open(inner);
                 }
             }
             Ended::Answered { small } => {
                 inner.failed_in_a_row = 0;
-                if was_probe {
+                if probes {
                     inner.took.clear();
                     self.turn(inner, BreakerState::Closed);
                 }
@@ -175,16 +177,12 @@ impl Breaker {
                 }
             }
         }
-        if was_probe {
+        if probes {
             inner.probing = false;
         }
     }
 
-    /// What was asked before it opened can still fail: that does not prolong it.
     fn open(&self, inner: &mut Inner) {
-        if inner.state == BreakerState::Open {
-            return;
-        }
         inner.open_until = Some(Instant::now() + self.options.open);
         inner.took.clear();
         self.turn(inner, BreakerState::Open);
@@ -225,14 +223,14 @@ impl Inner {
 impl Pass {
     pub fn ended(mut self, ended: Ended) {
         self.ended = true;
-        self.breaker.ended(ended);
+        self.breaker.ended(self.probes, ended);
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
         if !self.ended {
-            self.breaker.ended(Ended::Unsaid);
+            self.breaker.ended(self.probes, Ended::Unsaid);
         }
     }
 }

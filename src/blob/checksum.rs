@@ -38,6 +38,32 @@ pub async fn base64_digest(kind: DigestKind, pieces: &[Bytes]) -> String {
     STANDARD.encode(digest(kind, pieces).await)
 }
 
+/// The MD5 of what comes in parts.
+#[derive(Clone, Default)]
+pub struct RunningMd5(Md5);
+
+impl RunningMd5 {
+    /// Adds the next of it.
+    pub async fn add(&mut self, pieces: &[Bytes]) {
+        if total(pieces) <= INLINE_MAX_BYTES {
+            pieces.iter().for_each(|piece| self.0.update(piece));
+            return;
+        }
+        let (mut digest, pieces) = (self.0.clone(), pieces.to_vec());
+        let hashed = tokio::task::spawn_blocking(move || {
+            pieces.iter().for_each(|piece| digest.update(piece));
+            digest
+        });
+        // It is cancelled only with the runtime.
+        self.0 = hashed.await.unwrap_or_default();
+    }
+
+    /// In standard base64, padded, of all so far.
+    pub fn base64(&self) -> String {
+        STANDARD.encode(self.0.clone().finalize())
+    }
+}
+
 fn of(kind: DigestKind, pieces: &[Bytes]) -> Vec<u8> {
     match kind {
         DigestKind::Sha256 => hashed::<Sha256>(pieces),

@@ -9,7 +9,8 @@ use std::time::Duration;
 use ankusa_actors::ports::{BlobError, BlobEvent, BlobScope, Clock, Entropy, Event, Events};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method, StatusCode};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use reqwest::{Body, Request, Response};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use url::Url;
@@ -91,6 +92,13 @@ impl Ask {
     }
 }
 
+/// What has become of the attempts so far that are made for one thing.
+#[derive(Debug, Default)]
+pub struct Tries {
+    failures: u32,
+    renewed: bool,
+}
+
 /// The way to one bucket.
 pub struct Transport {
     scope: BlobScope,
@@ -161,34 +169,51 @@ impl Transport {
         ask: &Ask,
         deadline: Instant,
     ) -> Result<Answer, BlobError> {
-        let mut failures = 0;
-        let mut renewed = false;
+        let mut tries = Tries::default();
         loop {
-            let failure = match self.attempt(dialect, ask, deadline).await? {
-                Attempt::Answered(answer, refusal) => {
-                    let may_renew = !renewed && !answer.status.is_success();
-                    if may_renew && dialect.drops_credentials(&answer, &refusal).await {
-                        renewed = true;
-                        continue;
-                    }
-                    return Ok(answer);
-                }
-                Attempt::Failed(failure) => failure,
-            };
-            failures += 1;
-            if failures > self.options.retries {
-                return Err(failure.error);
+            if let Some(answer) = self.try_once(dialect, ask, deadline, &mut tries).await? {
+                return Ok(answer);
             }
-            let wait = wait(failures, self.world.entropy.unit());
-            let wait = failure.not_before.map_or(wait, |least| wait.max(least));
-            let again_at = Instant::now() + wait;
-            if again_at >= deadline {
-                let throttled = failure.not_before.is_some();
-                return Err(if throttled { failure.error } else { BlobError::Deadline });
-            }
-            self.world.events.emit(&Event::Blob(BlobEvent::Retried { scope: self.scope }));
-            sleep_until(again_at).await;
         }
+    }
+
+    /// One of the attempts of [`Self::send`], for those who look how far they came before they ask again. `None` if it
+    /// failed and another may be made: the wait before that is over then.
+    ///
+    /// # Errors
+    /// There is no answer, or none in time.
+    pub async fn try_once(
+        &self,
+        dialect: &dyn Dialect,
+        ask: &Ask,
+        deadline: Instant,
+        tries: &mut Tries,
+    ) -> Result<Option<Answer>, BlobError> {
+        let failure = match self.attempt(dialect, ask, deadline).await? {
+            Attempt::Answered(answer, refusal) => {
+                let may_renew = !tries.renewed && !answer.status.is_success();
+                if may_renew && dialect.drops_credentials(&answer, &refusal).await {
+                    tries.renewed = true;
+                    return Ok(None);
+                }
+                return Ok(Some(answer));
+            }
+            Attempt::Failed(failure) => failure,
+        };
+        tries.failures += 1;
+        if tries.failures > self.options.retries {
+            return Err(failure.error);
+        }
+        let wait = wait(tries.failures, self.world.entropy.unit());
+        let wait = failure.not_before.map_or(wait, |least| wait.max(least));
+        let again_at = Instant::now() + wait;
+        if again_at >= deadline {
+            let throttled = failure.not_before.is_some();
+            return Err(if throttled { failure.error } else { BlobError::Deadline });
+        }
+        self.world.events.emit(&Event::Blob(BlobEvent::Retried { scope: self.scope }));
+        sleep_until(again_at).await;
+        Ok(None)
     }
 
     /// # Errors
@@ -231,7 +256,8 @@ impl Transport {
         let response = match timeout_at(until, self.pool.client().execute(request)).await {
             Err(_) if until == times.deadline => return Err(BlobError::Deadline),
             Err(_) => return Ok(Err("no answer in time".to_owned())),
-            Ok(Err(error)) => return Ok(Err(root_cause(&error))),
+            // Without the URL: it may hold a signature.
+            Ok(Err(error)) => return Ok(Err(root_cause(&error.without_url()))),
             Ok(Ok(response)) => response,
         };
         let until = times.until(ask.bytes().max(response.content_length().unwrap_or(0)));
@@ -273,7 +299,8 @@ impl Transport {
             || not_before.is_some()
             || dialect.is_throttle(&refusal);
         let is_transient = is_transient(answer.status);
-        if throttles && is_transient {
+        let passes = dialect.passes(answer.status, &refusal);
+        if throttles && (is_transient || passes) {
             pass.ended(Ended::Unsaid);
             let seconds = not_before.map_or(1, |least| least.as_millis().div_ceil(1_000).max(1));
             let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
@@ -286,7 +313,7 @@ impl Transport {
             return Attempt::Failed(Failure { error, not_before: None });
         }
         pass.ended(Ended::Answered { small });
-        if dialect.passes(answer.status, &refusal) {
+        if passes {
             let error = BlobError::Transport(format!("{} {}", answer.status, refusal.code));
             return Attempt::Failed(Failure { error, not_before: None });
         }
@@ -316,9 +343,11 @@ impl Times<'_> {
 fn request(ask: &Ask) -> Request {
     let mut request = Request::new(ask.method.clone(), ask.url.clone());
     *request.headers_mut() = ask.headers.clone();
-    // A length is said even of nothing, where a body is expected.
-    if !ask.body.is_empty() || matches!(ask.method, Method::PUT | Method::POST) {
+    if total(&ask.body) > 0 {
         *request.body_mut() = Some(Body::wrap(PiecesBody::new(&ask.body)));
+    } else if matches!(ask.method, Method::PUT | Method::POST) {
+        // Where a body is expected its length is, even of none; hyper says nothing about an empty one.
+        request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
     }
     request
 }
@@ -346,7 +375,7 @@ pub(super) async fn read(mut response: Response, max_bytes: u64) -> Result<Bytes
                 }
                 body.extend_from_slice(&chunk);
             }
-            Err(error) => return Err(Unread::Broken(root_cause(&error))),
+            Err(error) => return Err(Unread::Broken(root_cause(&error.without_url()))),
         }
     }
 }

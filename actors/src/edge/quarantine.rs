@@ -203,7 +203,13 @@ impl QuarantineState {
             one.key.put(&one.summary, one.envelope.clone(), &mut batch);
         }
         let generation = self.args.store.state().generation;
-        match self.args.store.apply_synced(batch, Lane::Commit).await {
+        // Broken on purpose, for a drill to catch; never in a release.
+        let written = if cfg!(feature = "canary-held-unsynced") {
+            self.args.store.apply(batch, Lane::Commit).await
+        } else {
+            self.args.store.apply_synced(batch, Lane::Commit).await
+        };
+        match written {
             Ok(()) => held.into_iter().map(Held::into_reply).for_each(|reply| reply.send(HELD)),
             Err(error) => {
                 warn!(%error, hooks = held.len(), "hooks were not put into the quarantine; fencing");

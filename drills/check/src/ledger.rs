@@ -55,7 +55,9 @@ impl fmt::Debug for Digest {
 pub enum Outcome {
     /// 201, with the id of the hook.
     Acked { id: String },
-    /// 503: the node says it does not have it, and never will.
+    /// 202: it did not verify, and is held in the pen.
+    Held,
+    /// 503 or 429: the node says it does not have it, and never will.
     Refused,
     /// No answer: the connection was closed, or the wait was over.
     Unknown,

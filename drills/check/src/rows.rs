@@ -244,6 +244,30 @@ pub fn hook(value: &[u8]) -> Result<Hook, Refusal> {
     })
 }
 
+/// A row of the pen: `b`, or `s`, and which held hook it is of.
+///
+/// # Errors
+/// When the key is none.
+pub fn held_key(key: &[u8]) -> Result<(u8, HeldKey), Refusal> {
+    match key {
+        [part @ (b'b' | b's'), at @ ..] if at.len() > 8 => Ok((*part, at.to_vec())),
+        _ => Err("is no key of the pen".to_owned()),
+    }
+}
+
+/// When a held hook was received, and its id.
+pub type HeldKey = Vec<u8>;
+
+/// The id and the source that the summary of a held hook names.
+///
+/// # Errors
+/// When the value is none.
+pub fn held_summary(value: &[u8]) -> Result<(String, String), Refusal> {
+    let term = term::read(value).map_err(|error| error.to_string())?;
+    let text = |name| required(&term, name, Term::as_text).map(str::to_owned);
+    Ok((text("id")?, text("source_id")?))
+}
+
 /// A delivery row.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::dump::{Dump, Family, Row, to_hex};
-use crate::rows::{self, Delivery, Hook, Index, Refusal, Slot};
+use crate::rows::{self, Delivery, HeldKey, Hook, Index, Refusal, Slot};
 
 /// An index key that places a delivery row somewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,9 @@ pub struct Store {
     /// Tenant of each dedupe key, and when it expires.
     pub dedupe_keys: BTreeMap<Vec<u8>, (String, u64)>,
     pub dedupe_expiries: BTreeSet<(Vec<u8>, u64)>,
+    /// Hooks in the pen, and what their summaries say of them: the id and the source.
+    pub held: BTreeMap<HeldKey, Hook>,
+    pub held_summaries: BTreeMap<HeldKey, (String, String)>,
     pub tenants: BTreeMap<u32, String>,
     pub ordinals: BTreeMap<String, u32>,
     pub counters: BTreeMap<(u32, u8), i128>,
@@ -104,7 +107,13 @@ impl Store {
                     self.next_seq = Some(rows::whole_u64(value)?);
                 }
             }
-            Family::Archive | Family::Quarantine | Family::Audit => {}
+            Family::Quarantine => match rows::held_key(key)? {
+                (b'b', held) => drop(self.held.insert(held, rows::hook(value)?)),
+                (_summary, held) => {
+                    self.held_summaries.insert(held, rows::held_summary(value)?);
+                }
+            },
+            Family::Archive | Family::Audit => {}
         }
         Ok(())
     }

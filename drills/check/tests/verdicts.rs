@@ -4,7 +4,7 @@
 mod scene;
 
 use ankusa_drills_check::{Delivery, Family, Invariant, Moment, Outcome, Request, SeqHistory};
-use scene::{Scene, at, body, counter, digest, envelope, id, key, row, stored_bytes};
+use scene::{Scene, at, body, counter, digest, envelope, held, id, key, row, stored_bytes};
 
 #[test]
 fn a_store_in_order_is_in_order() {
@@ -73,6 +73,50 @@ fn a_refused_hook_that_is_stored_or_delivered_is_a_ghost() {
         scene.verdict(),
         [format!("I2: body {} was refused, and it is stored as hook {}", digest(7), id(7))]
     );
+}
+
+#[test]
+fn what_was_held_is_in_the_pen_and_nowhere_else() {
+    assert_eq!(Scene::holding().verdict(), Vec::<String>::new());
+
+    let mut scene = Scene::holding();
+    scene.rows.retain(|(family, _), _| *family != Family::Quarantine);
+    let missing =
+        format!("I1: body {} of acme was said to be held, and is not in the pen", digest(10));
+    assert_eq!(scene.verdict(), [missing]);
+
+    let mut scene = Scene::holding();
+    scene.deliveries.push(Delivery { id: id(10), body: digest(10), attempt: 1, accepted: true });
+    let taken =
+        format!("I2: body {} did not verify, and it is delivered as hook {}", digest(10), id(10));
+    assert_eq!(scene.verdict(), [taken]);
+}
+
+#[test]
+fn what_was_refused_or_never_sent_is_not_in_the_pen() {
+    let mut scene = Scene::in_order();
+    scene.hold(8);
+    let ghost = format!("I2: body {} was refused, and it is held as hook {}", digest(8), id(8));
+    assert_eq!(scene.verdict(), [ghost]);
+
+    let mut scene = Scene::in_order();
+    scene.hold(11);
+    let nobodys =
+        format!("I14: hook {} is held with the body {}, which no client sent", id(11), digest(11));
+    assert_eq!(scene.verdict(), [nobodys]);
+}
+
+#[test]
+fn a_held_hook_is_two_rows() {
+    for part in [b'b', b's'] {
+        let mut scene = Scene::holding();
+        scene.rows.remove(&(Family::Quarantine, held(part, 10)));
+        assert_eq!(scene.verdict_on(Invariant::RowsFitTogether).len(), 1, "{part}");
+    }
+    let mut scene = Scene::holding();
+    let moved = scene.rows.remove(&(Family::Quarantine, held(b's', 10))).unwrap();
+    scene.rows.insert((Family::Quarantine, held(b's', 11)), moved);
+    assert_eq!(scene.verdict_on(Invariant::RowsFitTogether).len(), 2);
 }
 
 // I3

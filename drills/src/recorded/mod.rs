@@ -82,12 +82,13 @@ impl ImageDrill {
         let tally = recorded.tally;
         (report.acked, report.refused, report.unknown) =
             (tally.acked, tally.refused, tally.unknown);
+        report.count("held", tally.held);
         if !recorded.ended_well {
             report.violated_by("the recorded node did not drain and end well".to_owned());
         }
         let log = recorder.read_log()?;
         let ops = decode(&log).or_cannot("read the operation log")?;
-        let plan = LoadPlan::new(options.seed);
+        let plan = LoadPlan::new(options.seed).with_forgeries();
         let timeline = Timeline::new(&ops, plan, session.numbers.clone(), Past::default());
         let base = Disk::new(&recorder.root().display().to_string(), NAME_RULE);
         let history = SeqHistory::default();

@@ -12,7 +12,7 @@ use super::recorder::Recorder;
 use crate::drill::{CannotInject, OrCannot};
 use crate::journal::{Journal, Tally};
 use crate::load::{Load, LoadPlan};
-use crate::node::{NodeSetup, NotReady};
+use crate::node::{NodeSetup, NotReady, limits};
 use crate::scratch::Scratch;
 use crate::worker::Worker;
 
@@ -86,6 +86,7 @@ impl Session {
             Arc::new(Journal::marking(recorder.log()).or_cannot("open the operation log")?);
         let worker = Worker::start(self.seed, Arc::clone(&journal)).await?;
         let setup = NodeSetup::with_lanes(scratch.path(), recorder.root(), &worker.url())?
+            .with_config(&limits())?
             .with_environment(recorder.environment());
         let node = setup.start().await.map_err(|error| match error {
             NotReady::CannotStart(error) => {
@@ -94,7 +95,7 @@ impl Session {
             down @ (NotReady::Ended { .. } | NotReady::TooLate { .. }) => NotRecorded::Down(down),
         })?;
         let next = Arc::new(AtomicU64::new(self.numbers.start));
-        let (port, plan) = (setup.http_port(), LoadPlan::new(self.seed));
+        let (port, plan) = (setup.http_port(), LoadPlan::new(self.seed).with_forgeries());
         let load = Load::start(self.clients, port, plan, &next, self.numbers.end, &journal);
         if self.fails_sync {
             let half = self.numbers.start + (self.numbers.end - self.numbers.start) / 2;

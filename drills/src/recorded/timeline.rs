@@ -121,7 +121,10 @@ impl Timeline {
                 Event::Answered { outcome: Outcome::Acked { id }, .. } => {
                     acked.insert(id);
                 }
-                Event::Answered { outcome: Outcome::Refused | Outcome::Unknown, .. } => {}
+                Event::Answered {
+                    outcome: Outcome::Held | Outcome::Refused | Outcome::Unknown,
+                    ..
+                } => {}
                 Event::Seen(delivery) => {
                     let came_too_late = *at >= cut.begin && acked.contains(delivery.id.as_str());
                     deliveries.push(Delivery {
@@ -138,7 +141,7 @@ impl Timeline {
 fn acked_id(request: &Request) -> Option<&str> {
     match &request.outcome {
         Outcome::Acked { id } => Some(id),
-        Outcome::Refused | Outcome::Unknown => None,
+        Outcome::Held | Outcome::Refused | Outcome::Unknown => None,
     }
 }
 

@@ -11,6 +11,7 @@ pub(super) fn judge(evidence: &Evidence<'_>, store: &Store, findings: &mut Findi
     for request in evidence.requests {
         match &request.outcome {
             Outcome::Acked { id } => acked_is_kept(request, id, &world, evidence.moment, findings),
+            Outcome::Held => held_is_kept(request, &world, findings),
             Outcome::Refused => refused_is_forgotten(request, &world, findings),
             Outcome::Unknown => unknown_is_one_or_none(request, &world, findings),
         }
@@ -33,6 +34,9 @@ struct World<'a> {
     sent: BTreeMap<Digest, &'a Request>,
 }
 
+/// Where a hook is that did not verify, and must be nowhere else.
+const HELD: &str = "held";
+
 struct Sighting<'a> {
     place: &'static str,
     id: &'a str,
@@ -54,7 +58,13 @@ impl<'a> World<'a> {
             source: Some(&hook.source),
             body: hook.body,
         });
-        let sightings: Vec<Sighting<'_>> = delivered.chain(stored).collect();
+        let held = store.held.values().map(|hook| Sighting {
+            place: HELD,
+            id: &hook.id,
+            source: Some(&hook.source),
+            body: hook.body,
+        });
+        let sightings: Vec<Sighting<'_>> = delivered.chain(stored).chain(held).collect();
         let mut ids_of: BTreeMap<Digest, BTreeSet<&str>> = BTreeMap::new();
         for sighting in &sightings {
             ids_of.entry(sighting.body).or_default().insert(sighting.id);
@@ -106,6 +116,32 @@ fn acked_is_kept(
                 "hook {id} of {}, body {}, was acked and {missing}",
                 request.source, request.body
             ),
+        );
+    }
+}
+
+/// It is in the pen, and nobody took it for a hook.
+fn held_is_kept(request: &Request, world: &World<'_>, findings: &mut Findings) {
+    let seen: Vec<&Sighting<'_>> =
+        world.sightings.iter().filter(|sighting| sighting.body == request.body).collect();
+    if !seen.iter().any(|sighting| sighting.place == HELD) {
+        let (source, body) = (&request.source, request.body);
+        findings.add(
+            Invariant::AckedIsKept,
+            format!("body {body} of {source} was said to be held, and is not in the pen"),
+        );
+    }
+    for Sighting { place, id, body, .. } in seen.iter().filter(|seen| seen.place != HELD) {
+        findings.add(
+            Invariant::RefusedIsForgotten,
+            format!("body {body} did not verify, and it is {place} as hook {id}"),
+        );
+    }
+    let ids = world.ids(request.body);
+    if ids.len() > 1 {
+        findings.add(
+            Invariant::UnknownIsOneOrNone,
+            format!("body {} was held once and is in the pen as {ids:?}", request.body),
         );
     }
 }

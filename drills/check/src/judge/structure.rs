@@ -22,6 +22,7 @@ pub(super) fn judge(evidence: &Evidence<'_>, store: &Store, findings: &mut Findi
             key_has_its_row(store, *slot, place, findings);
         }
     }
+    held_hooks_are_two_rows(store, findings);
     obligations_have_their_hooks(store, findings);
     lanes_are_busy_or_idle(store, findings);
     keys_and_their_expiry_agree(store, findings);
@@ -38,6 +39,25 @@ fn hook_has_an_obligation(store: &Store, seq: u64, moment: Moment, findings: &mu
     let being_reclaimed = moment == Moment::Crash && store.cleared.contains(&seq);
     if !owed && !being_reclaimed {
         findings.misfit(format!("hook {seq} has no obligation left and is still stored"));
+    }
+}
+
+/// The hook and its summary, under one key, of one id and one source.
+fn held_hooks_are_two_rows(store: &Store, findings: &mut Findings) {
+    for (key, hook) in &store.held {
+        let of_hook = (hook.id.clone(), hook.source.clone());
+        match store.held_summaries.get(key) {
+            Some(summary) if *summary == of_hook && key.ends_with(hook.id.as_bytes()) => {}
+            Some(summary) => {
+                findings.misfit(format!("the held {of_hook:?} is told as {summary:?}"))
+            }
+            None => findings.misfit(format!("the held {of_hook:?} has no summary")),
+        }
+    }
+    for (key, summary) in &store.held_summaries {
+        if !store.held.contains_key(key) {
+            findings.misfit(format!("the summary of the held {summary:?} has no hook"));
+        }
     }
 }
 

@@ -32,6 +32,11 @@ pub(crate) fn ord(tenant: &str) -> u32 {
     if tenant == "acme" { 1 } else { 2 }
 }
 
+/// The key of a held hook, or of its summary.
+pub(crate) fn held(part: u8, seq: u64) -> Vec<u8> {
+    key(part, &[&at(seq).to_be_bytes(), id(seq).as_bytes()])
+}
+
 mod etf {
     pub(super) fn term(inner: &[u8]) -> Vec<u8> {
         [&[131], inner].concat()
@@ -154,6 +159,28 @@ impl Scene {
         scene.count_by_hand();
         scene.put_sentinels();
         scene
+    }
+
+    /// Hook 10 did not verify: its client was told so, and it lies in the pen.
+    pub(crate) fn holding() -> Self {
+        let mut scene = Self::in_order();
+        scene.requests.push(Request {
+            source: "acme".into(),
+            body: digest(10),
+            outcome: Outcome::Held,
+        });
+        scene.hold(10);
+        scene
+    }
+
+    /// Puts hook `seq` into the pen.
+    pub(crate) fn hold(&mut self, seq: u64) {
+        let summary = etf::map(&[
+            ("id", etf::binary(id(seq).as_bytes())),
+            ("source_id", etf::binary(b"acme")),
+        ]);
+        self.put(Family::Quarantine, &held(b's', seq), &etf::term(&summary));
+        self.put(Family::Quarantine, &held(b'b', seq), &envelope(seq, "acme", &body(seq)));
     }
 
     fn store_tenants_and_seqs(&mut self) {

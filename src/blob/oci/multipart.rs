@@ -1,0 +1,189 @@
+//! An object in parts: create, up to [`PARTS_AT_ONCE`] parts on their way, commit; abort if anything fails.
+//!
+//! Of a create whose answer is lost, the upload stays behind unfinished: nobody knows its id. A bucket's lifecycle rule
+//! removes those.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ankusa_actors::ports::{BlobBody, BlobError, BlobKey};
+use http::header::ETAG;
+use http::{HeaderValue, Method, StatusCode};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::{Instrument as _, debug};
+
+use super::super::checksum::{DigestKind, base64_digest};
+use super::super::multipart::PARTS_AT_ONCE;
+use super::super::transport::Ask;
+use super::bucket::{Bucket, CONTENT_MD5, Written, encoded};
+use super::refused::{error, parse_error};
+use super::signing::value;
+
+/// The most parts of an upload, and the highest number of one.
+pub(super) const PARTS_MAX: u64 = 10_000;
+
+#[derive(Deserialize)]
+struct Created {
+    #[serde(rename = "uploadId")]
+    upload_id: String,
+}
+
+/// One upload, begun.
+#[derive(Clone)]
+struct Upload {
+    bucket: Arc<Bucket>,
+    /// `/u/<object>`.
+    path: String,
+    /// `uploadId=<id>`.
+    query: String,
+    deadline: Instant,
+}
+
+/// Writes an object in `parts`, over what is there or not.
+pub(super) async fn put(
+    bucket: &Arc<Bucket>,
+    key: &BlobKey,
+    body: &BlobBody,
+    parts: Vec<Range<u64>>,
+    only_new: bool,
+    deadline: Instant,
+) -> Result<Written, BlobError> {
+    let Some(upload) = create(bucket, key, only_new, deadline).await? else {
+        return Ok(Written::Taken);
+    };
+    let written = match upload.send_all(body, parts).await {
+        Ok(etags) => upload.commit(key, body, only_new, &etags).await,
+        Err(error) => Err(error),
+    };
+    if !matches!(written, Ok(Written::Done)) {
+        upload.abort().await;
+    }
+    written
+}
+
+/// `None`: there is such an object already.
+async fn create(
+    bucket: &Arc<Bucket>,
+    key: &BlobKey,
+    only_new: bool,
+    deadline: Instant,
+) -> Result<Option<Upload>, BlobError> {
+    let details = json!({ "object": key.as_str() });
+    let mut ask = bucket.post("/u", None, &details)?;
+    Bucket::conditions(&mut ask, only_new);
+    bucket.encryption(&mut ask);
+    let answer = bucket.send(&ask, deadline).await?;
+    if only_new && answer.status == StatusCode::PRECONDITION_FAILED {
+        return Ok(None);
+    }
+    if !answer.status.is_success() {
+        return Err(error(&answer, bucket.now_ms()));
+    }
+    let created: Created = serde_json::from_slice(&answer.body)
+        .map_err(|error| BlobError::Transport(format!("no upload was named: {error}")))?;
+    let path = format!("/u/{}", encoded(key.as_str()));
+    let query = format!("uploadId={}", encoded(&created.upload_id));
+    Ok(Some(Upload { bucket: Arc::clone(bucket), path, query, deadline }))
+}
+
+impl Upload {
+    /// The etags of all parts, by their numbers.
+    async fn send_all(
+        &self,
+        body: &BlobBody,
+        parts: Vec<Range<u64>>,
+    ) -> Result<BTreeMap<u64, String>, BlobError> {
+        let mut waiting = (1..).zip(parts);
+        let mut on_their_way = JoinSet::new();
+        let mut etags = BTreeMap::new();
+        loop {
+            while on_their_way.len() < PARTS_AT_ONCE
+                && let Some((number, range)) = waiting.next()
+            {
+                let part = self.clone().send(number, body.clone(), range);
+                on_their_way.spawn(part.in_current_span());
+            }
+            let failed = match on_their_way.join_next().await {
+                None => return Ok(etags),
+                Some(Ok(Ok((number, etag)))) => {
+                    etags.insert(number, etag);
+                    continue;
+                }
+                Some(Ok(Err(error))) => error,
+                Some(Err(error)) => BlobError::Transport(format!("a part was given up: {error}")),
+            };
+            // None may arrive after the upload has been aborted.
+            on_their_way.shutdown().await;
+            return Err(failed);
+        }
+    }
+
+    async fn send(
+        self,
+        number: u64,
+        body: BlobBody,
+        range: Range<u64>,
+    ) -> Result<(u64, String), BlobError> {
+        let pieces = body.read(range).await?;
+        let digest = base64_digest(DigestKind::Md5, &pieces).await;
+        let query = format!("{}&uploadPartNum={number}", self.query);
+        let mut ask = Ask::new(Method::PUT, self.bucket.url(&self.path, Some(&query)));
+        ask.headers.insert(CONTENT_MD5, value(&digest)?);
+        Bucket::carry(&mut ask, pieces);
+        let answer = self.bucket.send(&ask, self.deadline).await?;
+        if !answer.status.is_success() {
+            return Err(error(&answer, self.bucket.now_ms()));
+        }
+        let etag = answer.headers.get(ETAG).and_then(|etag| HeaderValue::to_str(etag).ok());
+        let etag = etag.ok_or_else(|| BlobError::Transport("a part got no etag".to_owned()))?;
+        Ok((number, etag.to_owned()))
+    }
+
+    async fn commit(
+        &self,
+        key: &BlobKey,
+        body: &BlobBody,
+        only_new: bool,
+        etags: &BTreeMap<u64, String>,
+    ) -> Result<Written, BlobError> {
+        let part = |(number, etag): (&u64, &String)| json!({ "partNum": number, "etag": etag });
+        let parts: Vec<_> = etags.iter().map(part).collect();
+        let details = json!({ "partsToCommit": parts });
+        let mut ask = self.bucket.post(&self.path, Some(&self.query), &details)?;
+        Bucket::conditions(&mut ask, only_new);
+        let answer = self.bucket.send(&ask, self.deadline).await?;
+        if answer.status.is_success() {
+            return Ok(Written::Done);
+        }
+        if only_new && answer.status == StatusCode::PRECONDITION_FAILED {
+            return Ok(Written::Taken);
+        }
+        let refused = error(&answer, self.bucket.now_ms());
+        let of_the_upload = !matches!(
+            parse_error(&answer.body).code.as_str(),
+            "BucketNotFound" | "NamespaceNotFound" | "NotAuthorizedOrNotFound"
+        );
+        // There is no such upload any more: it was committed, and the answer to that was lost.
+        if answer.status == StatusCode::NOT_FOUND
+            && of_the_upload
+            && self.bucket.holds(key, body, self.deadline).await == Ok(true)
+        {
+            return Ok(Written::Done);
+        }
+        Err(refused)
+    }
+
+    /// Its parts take no more room. One that cannot be aborted in time stays behind.
+    async fn abort(&self) {
+        let ask = Ask::new(Method::DELETE, self.bucket.url(&self.path, Some(&self.query)));
+        match self.bucket.send(&ask, self.deadline).await {
+            Ok(answer) if answer.status.is_success() => {}
+            Ok(answer) => debug!(status = %answer.status, "an upload was not aborted"),
+            Err(error) => debug!(%error, "an upload was not aborted"),
+        }
+    }
+}
