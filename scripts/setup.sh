@@ -5,8 +5,8 @@
 #   scripts/setup.sh [--demo] [--test] [--check]
 #
 #   --demo    also what the demo's example requests use: curl and openssl (never a reason to fail)
-#   --test    also what the tests need: Erlang, an independent reader and writer of the stored terms, and Python, which
-#             runs the clients of others
+#   --test    also what the tests need: Erlang, an independent reader and writer of the stored terms, Python, which runs
+#             the clients of others, and servers that speak S3 (scripts/s3-servers.sh)
 #   --check   also what the checks need: rustfmt and clippy
 #
 # What is wanted is asked of the machine (does the compiler run, is libclang there with its headers), not of the package
@@ -145,4 +145,8 @@ if [ "$for_checks" = 1 ] && ! { cargo fmt --version && cargo clippy --version; }
   have rustup || die "rustfmt or clippy is missing, and there is no rustup to add them"
   say "adding rustfmt and clippy with rustup"
   rustup --quiet component add rustfmt clippy || die "rustup could not add rustfmt and clippy"
+fi
+
+if [ "$for_tests" = 1 ]; then
+  scripts/s3-servers.sh || die "the S3 servers of the tests could not be installed (see above)"
 fi
