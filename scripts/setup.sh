@@ -6,7 +6,7 @@
 #
 #   --demo    also what the demo's example requests use: curl and openssl (never a reason to fail)
 #   --test    also what the tests need: Erlang, an independent reader and writer of the stored terms, and Python, which
-#             runs the clients of others
+#             runs the clients of others and the emulators of object stores
 #   --check   also what the checks need: rustfmt and clippy
 #
 # What is wanted is asked of the machine (does the compiler run, is libclang there with its headers), not of the package
@@ -146,3 +146,5 @@ if [ "$for_checks" = 1 ] && ! { cargo fmt --version && cargo clippy --version; }
   say "adding rustfmt and clippy with rustup"
   rustup --quiet component add rustfmt clippy || die "rustup could not add rustfmt and clippy"
 fi
+
+[ "$for_tests" = 0 ] || scripts/gcs-servers.sh || die "the emulators of Google Cloud Storage could not be installed (see above)"
