@@ -256,7 +256,8 @@ impl Transport {
         let response = match timeout_at(until, self.pool.client().execute(request)).await {
             Err(_) if until == times.deadline => return Err(BlobError::Deadline),
             Err(_) => return Ok(Err("no answer in time".to_owned())),
-            Ok(Err(error)) => return Ok(Err(root_cause(&error))),
+            // Without the URL: it may hold a signature.
+            Ok(Err(error)) => return Ok(Err(root_cause(&error.without_url()))),
             Ok(Ok(response)) => response,
         };
         let until = times.until(ask.bytes().max(response.content_length().unwrap_or(0)));
@@ -374,7 +375,7 @@ pub(super) async fn read(mut response: Response, max_bytes: u64) -> Result<Bytes
                 }
                 body.extend_from_slice(&chunk);
             }
-            Err(error) => return Err(Unread::Broken(root_cause(&error))),
+            Err(error) => return Err(Unread::Broken(root_cause(&error.without_url()))),
         }
     }
 }

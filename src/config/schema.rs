@@ -3,6 +3,10 @@
 //! The file is held against this table before serde sees it, so that a mistake is told in one documented shape whatever
 //! it is, and all mistakes at once. `tests/config.rs` holds the table, the structs and `config/reference.yml` together.
 
+mod stores;
+
+use std::sync::LazyLock;
+
 use ankusa_actors::model::rate_limit::{MAX_BYTES_BURST, MAX_BYTES_RATE, MAX_HOOKS};
 use ankusa_actors::model::sink_spec::{MAX_RESPONSE_BYTES, MAX_TIMEOUT_MS};
 
@@ -10,6 +14,7 @@ use ankusa_actors::model::sink_spec::{MAX_RESPONSE_BYTES, MAX_TIMEOUT_MS};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Flag,
+    FlagOrNull,
     /// A whole number from `min` to `max`.
     Whole {
         min: u64,
@@ -26,6 +31,7 @@ pub enum Kind {
     TextOrNull,
     /// A text that must never be repeated in a message.
     Secret,
+    SecretOrNull,
     /// One such text, or a list of them.
     Secrets,
     /// One of these.
@@ -74,8 +80,14 @@ const fn over_zero(max: u64) -> Kind {
 }
 
 /// A row is a leaf. In a pattern `*` stands for any name and `[]` for any place in a list.
+pub static KEYS: LazyLock<Vec<(String, Kind)>> = LazyLock::new(|| {
+    let own = OWN_KEYS.iter().map(|(key, kind)| ((*key).to_owned(), *kind));
+    own.chain(stores::keys()).collect()
+});
+
+/// All but those of stores.
 #[rustfmt::skip]
-pub const KEYS: &[(&str, Kind)] = &[
+const OWN_KEYS: &[(&str, Kind)] = &[
     ("node.roles[]", Kind::Word(&["edge", "dispatch", "storage"])),
     ("node.instance", Kind::Text),
     ("node.data_dir", Kind::Text),
@@ -267,8 +279,24 @@ pub const KEYS: &[(&str, Kind)] = &[
 const LATER_KEYS: &[&str] = &[
     "archive",
     "audit",
-    "backup",
-    "claim_check",
+    "backup.enabled",
+    "backup.final_timeout_ms",
+    "backup.interval_ms",
+    "backup.keep",
+    "backup.max_age_ms",
+    "backup.require_fresh",
+    "backup.secondary",
+    "backup.signing_key",
+    "backup.timeout_ms",
+    "backup.verify_interval_ms",
+    "claim_check.auth",
+    "claim_check.ip",
+    "claim_check.key_layout",
+    "claim_check.pack_max_bytes",
+    "claim_check.port",
+    "claim_check.read_deadline_ms",
+    "claim_check.retention_days",
+    "claim_check.sweep_interval_ms",
     "health",
     "intake",
     "lifecycle",
@@ -279,12 +307,17 @@ const LATER_KEYS: &[&str] = &[
     "source_store.tick_ms",
     "source_store.url",
     "sources.*.retry",
-    "storage",
+    "storage.catalogue_retention_days",
+    "storage.interval_ms",
+    "storage.max_segments_per_tick",
+    "storage.roll_bytes",
+    "storage.roll_ms",
     "wal.publish_timeout_ms",
 ];
 
 /// Keys of the documented system that mean nothing here, and why.
 const MEANINGLESS_KEYS: &[(&str, &str)] = &[
+    ("claim_check.store", "name it in claim_check.stores, which is a list"),
     (
         "routes.cache",
         "there is nothing to set: every route is in memory, and a change counts at once",
@@ -352,7 +385,7 @@ pub(super) fn place(pattern: &str) -> Place {
 pub(super) fn names_in(section: &str) -> Vec<&'static str> {
     let prefix = if section.is_empty() { String::new() } else { format!("{section}.") };
     let mut names: Vec<&str> = Vec::new();
-    for (key, _) in KEYS {
+    for (key, _) in KEYS.iter() {
         let Some(rest) = key.strip_prefix(prefix.as_str()) else { continue };
         let name = rest.split(['.', '[']).next().unwrap_or(rest);
         if names.last() != Some(&name) {

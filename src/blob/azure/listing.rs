@@ -108,7 +108,10 @@ mod tests {
     #[test]
     fn a_page_has_every_name_as_it_is_its_size_and_the_next_marker() {
         let objects = object("<Name>a&amp;b/x &lt;1&gt; %41+</Name>", "0")
-            + &object("<Name Encoded=\"true\">a%26b/%EF%BF%BF+%2541</Name>", "18446744073709551615")
+            + &object(
+                "<Name Encoded=\"true\">a%26b/%EF%BF%BF+%2541</Name>",
+                "18446744073709551615",
+            )
             + &object("<Name>a&amp;b/ </Name>", "7");
         let first = page(&objects, "<NextMarker>2!72!MDAw&#43;--</NextMarker>");
         let entries = vec![

@@ -35,8 +35,9 @@ impl Sas {
     pub(super) fn new(token: &str) -> Result<Self, &'static str> {
         let query = token.strip_prefix('?').unwrap_or(token);
         // Nothing that a URL would change.
-        let is_query =
-            |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'#' | b'\'' | b'<' | b'>');
+        let is_query = |byte: u8| {
+            byte.is_ascii_graphic() && !matches!(byte, b'"' | b'#' | b'\'' | b'<' | b'>')
+        };
         if !query.bytes().all(is_query) {
             return Err("it holds what must be percent-encoded in a query");
         }

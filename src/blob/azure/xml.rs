@@ -60,8 +60,7 @@ pub(super) fn read(
     let (mut text, mut is_encoded, mut is_over) = (String::new(), false, false);
     loop {
         match reader.read_event().map_err(|error| XmlError::Malformed(error.to_string()))? {
-            Event::Start(start) | Event::Empty(start) if is_over => {
-                let _second_root = start;
+            Event::Start(_) | Event::Empty(_) if is_over => {
                 return Err(XmlError::Unexpected("it has two roots"));
             }
             Event::Start(start) => {
@@ -165,7 +164,9 @@ mod tests {
         let deep = "<a>".repeat(17) + &"</a>".repeat(17);
         assert_eq!(elements(deep.as_bytes()), Err(XmlError::TooDeep));
         assert_eq!(elements(b"<a>\xff</a>"), Err(XmlError::NotUtf8));
-        for wrong in ["", "text", "<a/><b/>", "<a></a><b></b>", "<a></b>", "<a>&b;</a>", "<a>&#0;</a>"] {
+        for wrong in
+            ["", "text", "<a/><b/>", "<a></a><b></b>", "<a></b>", "<a>&b;</a>", "<a>&#0;</a>"]
+        {
             assert!(elements(wrong.as_bytes()).is_err(), "{wrong}");
         }
         let bomb = "<!DOCTYPE a [<!ENTITY b \"bb\">]><a>&b;</a>";
