@@ -312,10 +312,8 @@ impl Blob for Gcs {
         if answer.status.is_success() {
             return Ok(());
         }
-        match error(&answer, About::Object, self.transport.now_ms()) {
-            BlobError::NotFound => Ok(()),
-            refused => Err(refused),
-        }
+        let error = error(&answer, About::Object, self.transport.now_ms());
+        if error == BlobError::NotFound { Ok(()) } else { Err(error) }
     }
 
     async fn list(
