@@ -9,12 +9,14 @@
 //! | [`answer`] | what came back, and the error it means |
 //! | [`body`], [`checksum`], [`multipart`] | bytes on their way |
 //! | [`cached`], [`side`] | credentials that expire, and those who give them out |
+//! | [`local_fs`] | files below a folder of this host |
 //! | [`azure`] | Azure Blob Storage |
 //! | [`observed`] | any store, with what is asked of it told |
 //! | [`probe`] | whether a store does what its answers say |
 //! | [`advice`] | what an operator does about an error |
 //! | [`file_source`] | a file as the bytes of an object |
 //! | [`s3`] | S3, and what speaks its language |
+//! | [`oci`] | Object Storage of Oracle's cloud |
 
 pub mod advice;
 pub mod answer;
@@ -25,6 +27,7 @@ pub mod cached;
 pub mod checksum;
 pub mod file_source;
 pub mod gcs;
+pub mod local_fs;
 pub mod multipart;
 pub mod observed;
 pub mod oci;

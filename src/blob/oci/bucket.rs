@@ -230,10 +230,8 @@ impl Bucket {
         if answer.status.is_success() {
             return Ok(());
         }
-        match error(&answer, self.now_ms()) {
-            BlobError::NotFound => Ok(()),
-            error => Err(error),
-        }
+        let error = error(&answer, self.now_ms());
+        if error == BlobError::NotFound { Ok(()) } else { Err(error) }
     }
 
     pub(super) async fn list(

@@ -126,17 +126,10 @@ impl InstancePrincipal {
         if let Some(endpoint) = &self.spec.federation {
             return Ok(endpoint.clone());
         }
-        let region = match &self.spec.region {
-            Some(region) => region.clone(),
-            None => {
-                let said = self.metadata("instance/", deadline).await?;
-                let instance: Instance = serde_json::from_str(&said)
-                    .map_err(|error| misconfigured(&format!("the instance's metadata: {error}")))?;
-                instance.canonical_region_name
-            }
-        };
-        let endpoint = format!("https://auth.{region}.oraclecloud.com");
-        origin("region", &endpoint).map_err(|error| misconfigured(&error.to_string()))
+        match &self.spec.region {
+            Some(region) => federation_of(region),
+            None => federation_of(&region_of(&self.metadata("instance/", deadline).await?)?),
+        }
     }
 
     /// What the metadata server says, as text.
@@ -192,10 +185,11 @@ fn refused(answer: &Answer, now_ms: u64, what: &str) -> BlobError {
     let refusal = parse_error(&answer.body);
     let why = format!("instance principal, {what}: {}", told(answer.status, &refusal));
     match answer.status.as_u16() {
-        401 | 403 => match answer.error(&refusal, now_ms) {
-            skewed @ BlobError::ClockSkew { .. } => skewed,
-            _denied => BlobError::Forbidden(why),
-        },
+        401 | 403 => {
+            let denied = answer.error(&refusal, now_ms);
+            let is_skewed = matches!(denied, BlobError::ClockSkew { .. });
+            if is_skewed { denied } else { BlobError::Forbidden(why) }
+        }
         _other if is_transient(answer.status) => BlobError::Transport(why),
         _other => BlobError::Misconfigured(why),
     }
@@ -203,6 +197,17 @@ fn refused(answer: &Answer, now_ms: u64, what: &str) -> BlobError {
 
 fn misconfigured(why: &str) -> BlobError {
     BlobError::Misconfigured(format!("instance principal: {why}"))
+}
+
+fn region_of(said: &str) -> Result<String, BlobError> {
+    let instance: Result<Instance, _> = serde_json::from_str(said);
+    let region = instance.map(|instance| instance.canonical_region_name);
+    region.map_err(|error| misconfigured(&format!("the instance's metadata: {error}")))
+}
+
+fn federation_of(region: &str) -> Result<Url, BlobError> {
+    let endpoint = format!("https://auth.{region}.oraclecloud.com");
+    origin("region", &endpoint).map_err(|error| misconfigured(&error.to_string()))
 }
 
 fn certificates(pem: &str) -> Result<Vec<Vec<u8>>, BlobError> {
@@ -247,6 +252,14 @@ fn token_end_ms(token: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_federation_endpoint_is_that_of_the_region() {
+        let said = r#"{"region":"phx","canonicalRegionName":"us-phoenix-1","shape":"VM"}"#;
+        let endpoint = region_of(said).and_then(|region| federation_of(&region));
+        let endpoint = endpoint.map(|url| url.to_string());
+        assert_eq!(endpoint, Ok("https://auth.us-phoenix-1.oraclecloud.com/".to_owned()));
+    }
 
     #[test]
     fn a_token_ends_when_it_says() {

@@ -138,9 +138,8 @@ pub fn signing_string(method: &Method, url: &Url, headers: &HeaderMap, names: &[
 /// The value of the header `authorization`.
 pub fn authorization(key_id: &str, names: &[String], signature: &str) -> String {
     let names = names.join(" ");
-    format!(
-        "Signature version=\"1\",headers=\"{names}\",keyId=\"{key_id}\",algorithm=\"rsa-sha256\",signature=\"{signature}\""
-    )
+    let who = format!("keyId=\"{key_id}\",algorithm=\"rsa-sha256\"");
+    format!("Signature version=\"1\",headers=\"{names}\",{who},signature=\"{signature}\"")
 }
 
 /// Dates the request as of `now_ms` and signs it.

@@ -37,8 +37,8 @@ pub struct OciSpec {
     pub namespace: String,
     /// The bucket.
     pub bucket: String,
-    /// Scheme, host and port; `None` for `https://objectstorage.<region>.oraclecloud.com`. Realms with another domain
-    /// than that need it.
+    /// Scheme, host and port; `None` for `https://objectstorage.<region>.oraclecloud.com`. Realms of another domain need
+    /// it.
     pub endpoint: Option<String>,
     /// How requests are signed; `api_key` by default.
     pub auth: OciAuth,
@@ -52,7 +52,7 @@ pub struct OciSpec {
     pub private_key: Option<String>,
     /// `ST$<token>`, the key id of a session token. A secret.
     pub key_id: Option<String>,
-    /// Encryption asked for with every put: `kms` names a key of the customer's. Everything is encrypted at rest anyway.
+    /// Asked for with every put: `kms` names a key of the customer's. Objects are encrypted at rest in any case.
     pub sse: Option<Sse>,
     /// Where an instance principal finds the instance's metadata; `None` for `http://169.254.169.254`.
     pub metadata_endpoint: Option<String>,
