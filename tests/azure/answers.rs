@@ -8,15 +8,15 @@ use bytes::Bytes;
 use http::Method;
 
 use super::azure::fake::{Answer, Asked, Fake, answer, refusal};
-use super::azure::{key, noise, store, world_at};
+use super::azure::{PART_BYTES, key, noise, store, with_small_parts, world_at};
 
 fn spec(fake: &Fake) -> AzureSpec {
-    AzureSpec {
+    with_small_parts(AzureSpec {
         container: "container".into(),
         endpoint: Some(fake.origin.clone()),
         auth: AzureAuth::None,
         ..AzureSpec::default()
-    }
+    })
 }
 
 /// A store whose service gives these answers.
@@ -37,7 +37,7 @@ async fn every_request_says_which_protocol_it_speaks_and_what_it_carries() {
     let mut spec = spec(&fake);
     spec.sse = Some(Sse::Kms { key_id: "my-scope".into() });
     let store = store(&spec);
-    let body = Bytes::from(noise(1, (8 << 20) + 1));
+    let body = Bytes::from(noise(1, PART_BYTES + 1));
     store.put(&key("dt=1/a b"), b"123"[..].into(), None).await.unwrap();
     store.put_if_absent(&key("small"), b"123"[..].into(), None).await.unwrap();
     store.put_if_absent(&key("large"), body.into(), None).await.unwrap();
@@ -73,7 +73,7 @@ async fn a_name_the_service_would_take_for_another_is_not_sent_to_it() {
         let refused = [
             store.put(&key, body(), None).await,
             store.put_if_absent(&key, body(), None).await,
-            store.put(&key, noise(1, (8 << 20) + 1).into(), None).await,
+            store.put(&key, noise(1, PART_BYTES + 1).into(), None).await,
             store.get(&key, None).await.map(|_| ()),
             store.get_range(&key, 0, 1, None).await.map(|_| ()),
             store.delete(&key, None).await,
@@ -373,7 +373,7 @@ async fn an_upload_stops_at_the_first_block_that_is_refused() {
     })
     .await;
     let store = store(&spec(&fake));
-    let body = noise(1, 100 << 20);
+    let body = noise(1, 12 * PART_BYTES);
     let put = store.put(&key("k"), body.into(), None).await.unwrap_err();
     assert_eq!(put.as_str(), "forbidden");
     let asked = fake.take_asked();
