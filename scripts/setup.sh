@@ -82,6 +82,7 @@ look() {
   libclang_is_whole || required+=($(libclang_packages))
   [ "$for_tests" = 0 ] || have escript || required+=(erlang-base)
   [ "$for_tests" = 0 ] || python3 -c 'import ensurepip, venv' 2>/dev/null || required+=(python3 python3-venv)
+  [ "$for_tests" = 0 ] || { have node && have npm; } || required+=(nodejs npm)
   [ "$for_demo" = 0 ] || have curl || wanted+=(curl)
   [ "$for_demo" = 0 ] || have openssl || wanted+=(openssl)
   missing=("${required[@]}" "${wanted[@]}")
@@ -150,5 +151,5 @@ fi
 if [ "$for_tests" = 1 ]; then
   scripts/s3-servers.sh || die "the S3 servers of the tests could not be installed (see above)"
   scripts/gcs-servers.sh || die "the emulators of Google Cloud Storage could not be installed (see above)"
-  scripts/azurite.sh || die "Azurite, which the tests start, could not be installed (see above)"
+  scripts/azurite.sh >/dev/null || die "Azurite, which the tests start, could not be installed (see above)"
 fi
