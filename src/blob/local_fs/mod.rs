@@ -10,6 +10,8 @@
 //! * No key leads out of the folder: [`BlobKey`] has no `..`, and no symbolic link below the root is followed, listed or
 //!   replaced: it is an error. The root itself may be one.
 //! * The root is made at the first call, and never again: when a disk is no longer mounted, nothing is written beside it.
+//! * A disk that does not answer is waited for until the deadline of a call; there is none unless the caller has one.
+//!   What it does afterwards it does all the same, whole.
 //! * Folders that become empty stay. They are no objects and are never listed.
 //!
 //! What the system answers comes to the following; nothing is tried again here, for a POSIX error does not pass by itself.
