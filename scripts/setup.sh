@@ -5,8 +5,8 @@
 #   scripts/setup.sh [--demo] [--test] [--check]
 #
 #   --demo    also what the demo's example requests use: curl and openssl (never a reason to fail)
-#   --test    also what the tests need: Erlang, an independent reader and writer of the stored terms, Python, which runs
-#             the clients of others, and servers that speak S3 (scripts/s3-servers.sh)
+#   --test    also what the tests need: Erlang, an independent reader and writer of the stored terms, Python and Node.js,
+#             which run the clients of others, and the object stores of others (scripts/{s3-servers,gcs-servers,azurite}.sh)
 #   --check   also what the checks need: rustfmt and clippy
 #
 # What is wanted is asked of the machine (does the compiler run, is libclang there with its headers), not of the package
@@ -82,6 +82,7 @@ look() {
   libclang_is_whole || required+=($(libclang_packages))
   [ "$for_tests" = 0 ] || have escript || required+=(erlang-base)
   [ "$for_tests" = 0 ] || python3 -c 'import ensurepip, venv' 2>/dev/null || required+=(python3 python3-venv)
+  [ "$for_tests" = 0 ] || { have node && have npm; } || required+=(nodejs npm)
   [ "$for_demo" = 0 ] || have curl || wanted+=(curl)
   [ "$for_demo" = 0 ] || have openssl || wanted+=(openssl)
   missing=("${required[@]}" "${wanted[@]}")
@@ -149,4 +150,6 @@ fi
 
 if [ "$for_tests" = 1 ]; then
   scripts/s3-servers.sh || die "the S3 servers of the tests could not be installed (see above)"
+  scripts/gcs-servers.sh || die "the emulators of Google Cloud Storage could not be installed (see above)"
+  scripts/azurite.sh >/dev/null || die "Azurite, which the tests start, could not be installed (see above)"
 fi

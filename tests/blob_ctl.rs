@@ -423,13 +423,14 @@ async fn a_folder_that_cannot_be_made_keeps_no_node_from_starting() {
     let worker = taking().await;
     let mut node = TestNode::new(json!({"sources": demo(&worker)}));
     let root = file(&node, "root", b"no folder");
-    node.configure(json!({"storage": {"local": {"root": root}}}));
+    node.configure(json!({"storage": {"local": {"root": &root}}}));
     node.boot().await;
     node.accepted(b"a hook").await;
     let source = file(&node, "source", b"x");
     let said = blob(&node, &["put", "key", &source, "--store", "segments"]).await;
-    assert_eq!(said.code, Some(20), "{said:?}");
-    assert!(said.err.starts_with("transport: "), "{said:?}");
+    let why = format!("misconfigured: cannot make {root}: Not a directory (os error 20)\n");
+    let advice = "check the name of the bucket or folder, the endpoint and the region\n";
+    assert_eq!(said, told(19, "", &format!("{why}{advice}")));
 }
 
 /// `blob-check` of a configuration.

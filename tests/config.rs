@@ -1493,7 +1493,7 @@ fn variables_select_a_store_and_name_its_bucket() {
 #[test]
 fn a_shown_store_hides_its_secrets_and_nothing_else() {
     let s3 = format!(
-        "bucket: bucket, access_key_id: {SECRET}, secret_access_key: {SECRET}, session_token: {SECRET}, \
+        "bucket: bucket, access_key_id: id, secret_access_key: {SECRET}, session_token: {SECRET}, \
          sse: {{type: kms, key_id: arn}}"
     );
     let text = format!(

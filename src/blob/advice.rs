@@ -28,11 +28,14 @@ pub const fn what_to_do(error: &BlobError) -> &'static str {
              breaker_open_ms it is tried again"
         }
         BlobError::Forbidden(_) => {
-            "check the credentials and what they allow: writing, reading, listing and deleting objects are all needed"
+            "check the credentials, or the owner of the folder, and what they allow: writing, reading, listing and deleting \
+             objects are all needed"
         }
         BlobError::ClockSkew { .. } => "set this host's clock",
         BlobError::WrongRegion { .. } => "set region to the one that is named",
-        BlobError::Misconfigured(_) => "check the name of the bucket, the endpoint and the region",
+        BlobError::Misconfigured(_) => {
+            "check the name of the bucket or folder, the endpoint and the region"
+        }
         BlobError::Transport(_) => {
             "the store could not be reached or failed, a local one its disk; look at endpoint, network or disk and try \
              again"

@@ -279,24 +279,6 @@ const OWN_KEYS: &[(&str, Kind)] = &[
 const LATER_KEYS: &[&str] = &[
     "archive",
     "audit",
-    "backup.enabled",
-    "backup.final_timeout_ms",
-    "backup.interval_ms",
-    "backup.keep",
-    "backup.max_age_ms",
-    "backup.require_fresh",
-    "backup.secondary",
-    "backup.signing_key",
-    "backup.timeout_ms",
-    "backup.verify_interval_ms",
-    "claim_check.auth",
-    "claim_check.ip",
-    "claim_check.key_layout",
-    "claim_check.pack_max_bytes",
-    "claim_check.port",
-    "claim_check.read_deadline_ms",
-    "claim_check.retention_days",
-    "claim_check.sweep_interval_ms",
     "health",
     "intake",
     "lifecycle",
@@ -307,11 +289,6 @@ const LATER_KEYS: &[&str] = &[
     "source_store.tick_ms",
     "source_store.url",
     "sources.*.retry",
-    "storage.catalogue_retention_days",
-    "storage.interval_ms",
-    "storage.max_segments_per_tick",
-    "storage.roll_bytes",
-    "storage.roll_ms",
     "wal.publish_timeout_ms",
 ];
 
@@ -378,7 +355,8 @@ pub(super) fn place(pattern: &str) -> Place {
     if let Some((_, why)) = MEANINGLESS_KEYS.iter().find(|(key, _)| *key == pattern) {
         return Place::Meaningless(why);
     }
-    if LATER_KEYS.contains(&pattern) { Place::Later } else { Place::Unknown }
+    let is_later = LATER_KEYS.contains(&pattern) || stores::LATER_KEYS.contains(&pattern);
+    if is_later { Place::Later } else { Place::Unknown }
 }
 
 /// The names a section knows, in the order of the table.

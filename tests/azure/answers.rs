@@ -8,15 +8,15 @@ use bytes::Bytes;
 use http::Method;
 
 use super::azure::fake::{Answer, Asked, Fake, answer, refusal};
-use super::azure::{key, noise, store, world_at};
+use super::azure::{PART_BYTES, key, noise, store, with_small_parts, world_at};
 
 fn spec(fake: &Fake) -> AzureSpec {
-    AzureSpec {
+    with_small_parts(AzureSpec {
         container: "container".into(),
         endpoint: Some(fake.origin.clone()),
         auth: AzureAuth::None,
         ..AzureSpec::default()
-    }
+    })
 }
 
 /// A store whose service gives these answers.
@@ -37,7 +37,7 @@ async fn every_request_says_which_protocol_it_speaks_and_what_it_carries() {
     let mut spec = spec(&fake);
     spec.sse = Some(Sse::Kms { key_id: "my-scope".into() });
     let store = store(&spec);
-    let body = Bytes::from(noise(1, (8 << 20) + 1));
+    let body = Bytes::from(noise(1, PART_BYTES + 1));
     store.put(&key("dt=1/a b"), b"123"[..].into(), None).await.unwrap();
     store.put_if_absent(&key("small"), b"123"[..].into(), None).await.unwrap();
     store.put_if_absent(&key("large"), body.into(), None).await.unwrap();
@@ -63,6 +63,26 @@ async fn every_request_says_which_protocol_it_speaks_and_what_it_carries() {
     assert_eq!(header("if-none-match"), [None, Some("*"), None, None, Some("*")]);
     assert_eq!(header("transfer-encoding"), [None; 5]);
     assert_eq!(header("authorization"), [None; 5]);
+}
+
+#[tokio::test]
+async fn a_name_the_service_would_take_for_another_is_not_sent_to_it() {
+    let (fake, store) = answering(vec![answer(200, &[], "")]).await;
+    for name in ["a\\b", "a/b.", "a./b", "a..."] {
+        let (key, body) = (key(name), || b"1"[..].into());
+        let refused = [
+            store.put(&key, body(), None).await,
+            store.put_if_absent(&key, body(), None).await,
+            store.put(&key, noise(1, PART_BYTES + 1).into(), None).await,
+            store.get(&key, None).await.map(|_| ()),
+            store.get_range(&key, 0, 1, None).await.map(|_| ()),
+            store.delete(&key, None).await,
+        ];
+        assert_eq!(refused.map(|refused| refused.unwrap_err().as_str()), ["misconfigured"; 6]);
+    }
+    assert_eq!(fake.take_asked().len(), 0);
+    store.put(&key(".a/.b.c"), b"1"[..].into(), None).await.unwrap();
+    assert_eq!(asked(&fake), ["PUT /container/.a/.b.c"]);
 }
 
 #[tokio::test]
@@ -113,7 +133,10 @@ async fn each_refusal_is_answered_at_once_or_after_further_attempts_and_says_wha
         (500, "InternalError", "transport", 3),
     ];
     for (status, code, word, attempts) in table {
-        let (fake, store) = answering(vec![refusal(status, code)]).await;
+        let fake = Fake::scripted(vec![refusal(status, code)]).await;
+        let mut spec = spec(&fake);
+        spec.transport.breaker_failures = 0;
+        let store = store(&spec);
         let (k, body) = (key("k"), || b"1"[..].into());
         let put = store.put(&k, body(), None).await.unwrap_err();
         assert_eq!(
@@ -225,7 +248,9 @@ async fn a_range_is_the_one_that_was_asked_for() {
     };
     assert_eq!(range(&[("content-range", "bytes 4-6/7")], "xyz").await, Ok(Bytes::from("xyz")));
     assert_eq!(range(&[("content-range", "bytes 4-5/6")], "xy").await, Ok(Bytes::from("xy")));
+    assert_eq!(range(&[("content-range", "bytes 0--1/0")], "").await, Ok(Bytes::new()));
     for (said, body) in [
+        ("bytes 0--1/0", "xyz"),
         ("bytes 3-5/9", "xyz"),
         ("bytes 4-5/9", "xy"),
         ("bytes 4-7/9", "wxyz"),
@@ -348,7 +373,7 @@ async fn an_upload_stops_at_the_first_block_that_is_refused() {
     })
     .await;
     let store = store(&spec(&fake));
-    let body = noise(1, 100 << 20);
+    let body = noise(1, 12 * PART_BYTES);
     let put = store.put(&key("k"), body.into(), None).await.unwrap_err();
     assert_eq!(put.as_str(), "forbidden");
     let asked = fake.take_asked();

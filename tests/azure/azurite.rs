@@ -13,6 +13,7 @@ use reqwest::{Client, Method, Response};
 use tempfile::TempDir;
 
 use super::access::{ACCOUNT, FAR_OFF, account_sas, container_sas, token};
+use super::with_small_parts;
 
 /// What installs it, and which version.
 const SCRIPT: &str = include_str!("../../scripts/azurite.sh");
@@ -105,13 +106,13 @@ impl Azurite {
 
     /// A section for a container, with a signature that may do all that is needed.
     pub fn spec(&self, container: &str) -> AzureSpec {
-        AzureSpec {
+        with_small_parts(AzureSpec {
             container: container.to_owned(),
             endpoint: Some(self.endpoint.clone()),
             auth: AzureAuth::Sas,
             sas_token: Some(container_sas(container, "racwdl", FAR_OFF)),
             ..AzureSpec::default()
-        }
+        })
     }
 
     /// A request as it is, below the account.

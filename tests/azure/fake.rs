@@ -64,7 +64,6 @@ pub async fn hand_on(origin: &str, asked: &Asked) -> Answer {
     let request = client.request(asked.method.clone(), format!("{origin}{}", asked.target));
     let mut headers = asked.headers.clone();
     headers.remove("host");
-    headers.remove("content-length");
     let came = request.headers(headers).body(asked.body.clone()).send().await.unwrap();
     let mut answer = Response::builder().status(came.status());
     for (name, value) in came.headers() {

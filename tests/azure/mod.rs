@@ -43,6 +43,16 @@ pub fn store(spec: &AzureSpec) -> Arc<dyn Blob> {
     open_in(spec, BlobScope::Segments, &world(), &Environment::default()).unwrap()
 }
 
+/// What a part is here, in bytes: a debug build takes its time over each.
+pub const PART_BYTES: usize = 1 << 20;
+
+/// Cuts objects into such parts.
+pub fn with_small_parts(mut spec: AzureSpec) -> AzureSpec {
+    spec.transport.multipart_threshold_bytes = PART_BYTES as u64;
+    spec.transport.multipart_part_bytes = PART_BYTES as u64;
+    spec
+}
+
 pub fn key(key: &str) -> BlobKey {
     BlobKey::new(key).unwrap()
 }

@@ -11,7 +11,7 @@ use object_store::{Certificate, ClientOptions, ObjectStoreExt};
 use super::azure::access::{ACCOUNT, token};
 use super::azure::azurite::Azurite;
 use super::azure::fake::{Answer, Asked, Fake, answer, refusal};
-use super::azure::{key, noise, world, world_at};
+use super::azure::{PART_BYTES, key, noise, with_small_parts, world, world_at};
 
 const AUDIENCE: &str = "https://storage.azure.com";
 
@@ -25,12 +25,12 @@ fn given(token: &str) -> Answer {
 }
 
 fn spec(endpoint: &str) -> AzureSpec {
-    AzureSpec {
+    with_small_parts(AzureSpec {
         container: "container".into(),
         endpoint: Some(endpoint.to_owned()),
         auth: AzureAuth::ManagedIdentity,
         ..AzureSpec::default()
-    }
+    })
 }
 
 /// The machine's metadata server is this.
@@ -58,7 +58,7 @@ async fn a_machine_proves_who_it_is_with_tokens_of_its_identity() {
         open_in(spec, BlobScope::Segments, &world(), &machine(metadata)).unwrap()
     };
     let store = opened(&spec, &metadata);
-    let large = Bytes::from(noise(1, (8 << 20) + 9));
+    let large = Bytes::from(noise(1, PART_BYTES + 9));
     store.put(&key("small"), b"1"[..].into(), None).await.unwrap();
     store.put_if_absent(&key("large"), BlobBody::from(large.clone()), None).await.unwrap();
     let other = store.put_if_absent(&key("small"), b"2"[..].into(), None).await;

@@ -14,14 +14,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::Method;
-use md5::{Digest, Md5};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::percent::encoded;
 use super::{Container, Over, Written, insert, read};
-use crate::blob::checksum::{DigestKind, base64_digest};
+use crate::blob::checksum::{DigestKind, RunningMd5, base64_digest};
 use crate::blob::multipart::PARTS_AT_ONCE;
 use crate::blob::transport::Ask;
 
@@ -63,7 +62,7 @@ impl Container {
     ) -> Result<Written, BlobError> {
         let upload = self.entropy.bits();
         let mut ids = Vec::with_capacity(parts.len());
-        let mut whole = Md5::new();
+        let mut whole = RunningMd5::default();
         // Dropped, it stops what is on its way.
         let mut sending: JoinSet<Result<Written, BlobError>> = JoinSet::new();
         for (index, part) in (0..).zip(parts) {
@@ -74,8 +73,8 @@ impl Container {
                 }
             }
             let pieces = read(body, part, deadline).await?;
-            let digest;
-            (whole, digest) = hashed(whole, &pieces).await?;
+            let of_part = base64_digest(DigestKind::Md5, &pieces);
+            let ((), digest) = tokio::join!(whole.add(&pieces), of_part);
             let id = id(upload, index);
             let ask = self.block(key, &id, pieces, &digest)?;
             let container = Arc::clone(self);
@@ -89,7 +88,7 @@ impl Container {
                 Written::IsThere(error) => return Ok(Written::IsThere(error)),
             }
         }
-        let ask = self.block_list(key, &ids, &STANDARD.encode(whole.finalize()), over).await?;
+        let ask = self.block_list(key, &ids, &whole.base64(), over).await?;
         self.write(&ask, over, deadline).await
     }
 
@@ -100,7 +99,7 @@ impl Container {
         pieces: Vec<Bytes>,
         digest: &str,
     ) -> Result<Ask, BlobError> {
-        let mut url = self.object(key);
+        let mut url = self.object(key)?;
         url.set_query(Some(&format!("comp=block&blockid={}", encoded(id))));
         let mut ask = Ask::new(Method::PUT, url);
         ask.body = pieces;
@@ -117,7 +116,7 @@ impl Container {
         digest: &str,
         over: Over,
     ) -> Result<Ask, BlobError> {
-        let mut url = self.object(key);
+        let mut url = self.object(key)?;
         url.set_query(Some("comp=blocklist"));
         let mut ask = Ask::new(Method::PUT, url);
         ask.body = vec![Bytes::from(list(ids))];
@@ -128,20 +127,6 @@ impl Container {
         self.encrypt(&mut ask);
         Ok(ask)
     }
-}
-
-/// The whole's digest so far, and the part's. Both take their time where it is theirs.
-async fn hashed(mut whole: Md5, pieces: &[Bytes]) -> Result<(Md5, String), BlobError> {
-    let pieces = pieces.to_vec();
-    let hashing = tokio::task::spawn_blocking(move || {
-        let mut part = Md5::new();
-        for piece in &pieces {
-            part.update(piece);
-            whole.update(piece);
-        }
-        (whole, STANDARD.encode(part.finalize()))
-    });
-    hashing.await.map_err(|error| stopped(&error))
 }
 
 fn ended(

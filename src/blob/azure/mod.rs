@@ -8,8 +8,7 @@
 //! | `listing`, `refusal`, on `xml` | what the answers say |
 //!
 //! Objects are block blobs. Deleting one takes only that: snapshots are somebody's who took them, and a blob that has some
-//! is refused (`409 SnapshotsPresent`) instead of being lost with them. The service takes names whose parts end with a dot,
-//! or hold a backslash, for others; no key of the node's is such a name.
+//! is refused (`409 SnapshotsPresent`) instead of being lost with them.
 
 mod blocks;
 mod dialect;

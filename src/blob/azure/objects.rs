@@ -104,7 +104,7 @@ impl Blob for Azure {
 
     async fn get(&self, key: &BlobKey, deadline: Option<Instant>) -> Result<Bytes, BlobError> {
         let deadline = self.0.transport.deadline(deadline);
-        let mut ask = Ask::new(Method::GET, self.0.object(key));
+        let mut ask = Ask::new(Method::GET, self.0.object(key)?);
         ask.answer_max_bytes = GET_MAX_BYTES;
         let answer = self.0.send(&ask, deadline).await?;
         if answer.status != StatusCode::OK {
@@ -135,7 +135,7 @@ impl Blob for Azure {
 
     async fn delete(&self, key: &BlobKey, deadline: Option<Instant>) -> Result<(), BlobError> {
         let deadline = self.0.transport.deadline(deadline);
-        let ask = Ask::new(Method::DELETE, self.0.object(key));
+        let ask = Ask::new(Method::DELETE, self.0.object(key)?);
         let answer = self.0.send(&ask, deadline).await?;
         if answer.status.is_success() {
             return Ok(());
@@ -175,12 +175,19 @@ impl Blob for Azure {
 
 impl Container {
     /// Where an object is.
-    pub(super) fn object(&self, key: &BlobKey) -> Url {
+    ///
+    /// # Errors
+    /// The service would take the name for another's: a backslash is a slash to it, and a dot that ends a part nothing.
+    pub(super) fn object(&self, key: &BlobKey) -> Result<Url, BlobError> {
+        if key.parts().any(|part| part.contains('\\') || part.ends_with('.')) {
+            let why = "Azure keeps no name with a backslash, or with a dot at the end of a part";
+            return Err(BlobError::Misconfigured(format!("{why}: {key}")));
+        }
         let mut url = self.url.clone();
         let parts = key.parts().map(encoded);
         let path = parts.fold(url.path().to_owned(), |path, part| format!("{path}/{part}"));
         url.set_path(&path);
-        url
+        Ok(url)
     }
 
     pub(super) fn encrypt(&self, ask: &mut Ask) {
@@ -222,7 +229,7 @@ impl Container {
         if let Some(parts) = parts(self.transport.options(), body.bytes(), BLOCKS_MAX) {
             return self.put_blocks(key, (body, parts), over, deadline).await;
         }
-        let mut ask = Ask::new(Method::PUT, self.object(key));
+        let mut ask = Ask::new(Method::PUT, self.object(key)?);
         ask.body = read(body, 0..body.bytes(), deadline).await?;
         let digest = base64_digest(DigestKind::Md5, &ask.body).await;
         insert(&mut ask, "x-ms-blob-type", "BlockBlob")?;
@@ -243,7 +250,7 @@ impl Container {
         etag: Option<&HeaderValue>,
         deadline: Instant,
     ) -> Result<Bytes, BlobError> {
-        let mut ask = Ask::new(Method::GET, self.object(key));
+        let mut ask = Ask::new(Method::GET, self.object(key)?);
         let last = range.end.saturating_sub(1);
         insert(&mut ask, RANGE.as_str(), &format!("bytes={}-{last}", range.start))?;
         if let Some(etag) = etag {
@@ -273,7 +280,7 @@ impl Container {
         body: &BlobBody,
         deadline: Instant,
     ) -> Result<bool, BlobError> {
-        let answer = self.send(&Ask::new(Method::HEAD, self.object(key)), deadline).await?;
+        let answer = self.send(&Ask::new(Method::HEAD, self.object(key)?), deadline).await?;
         if !answer.status.is_success() {
             return Err(self.language.error(&answer));
         }
@@ -324,19 +331,21 @@ fn unlisted(why: &str) -> BlobError {
 
 /// Whether an answer is that range of its object, up to the end of one of them.
 fn is_range(answer: &Answer, range: &Range<u64>) -> bool {
-    let said = || {
+    let number = |digits: &str| digits.parse::<u64>().ok();
+    let judge = || {
         let said = answer.header("content-range")?.strip_prefix("bytes ")?;
         let (places, whole) = said.split_once('/')?;
+        let whole = number(whole)?;
+        if whole == 0 {
+            // Azurite's `0--1/0`; the service says 416.
+            return Some(answer.body.is_empty());
+        }
         let (first, last) = places.split_once('-')?;
-        let number = |digits: &str| digits.parse::<u64>().ok();
-        Some((number(first)?, number(last)?, number(whole)?))
+        let (first, end) = (number(first)?, number(last)?.checked_add(1)?);
+        let bytes = u64::try_from(answer.body.len()).ok()?;
+        Some(first == range.start && end == range.end.min(whole) && first + bytes == end)
     };
-    said().is_some_and(|(first, last, whole)| {
-        let end = range.end.min(whole);
-        first == range.start
-            && last.checked_add(1) == Some(end)
-            && end.checked_sub(first) == u64::try_from(answer.body.len()).ok()
-    })
+    judge().unwrap_or(false)
 }
 
 /// Of a value that always is one: digits and base64.

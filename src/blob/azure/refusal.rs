@@ -51,7 +51,8 @@ pub(super) fn error(
         (400 | 401 | 403, "InvalidAuthenticationInfo" | "AuthenticationFailed")
         | (401 | 403, "" | "NoAuthenticationInformation") => unproven(answer, refusal, now_ms, sas),
         // It knows who asks, and that is not allowed: no clock makes that better.
-        (401 | 403, _) => BlobError::Forbidden(told(answer.status, refusal)),
+        (401 | 403, _) => lapsed(answer, refusal, now_ms, sas)
+            .unwrap_or_else(|| BlobError::Forbidden(told(answer.status, refusal))),
         // No such container or account, or somebody else who answers. A lease is a 412 too.
         (404 | 409 | 412, _) => BlobError::Misconfigured(told(answer.status, refusal)),
         (_, INVALID_BLOCK_LIST) => BlobError::Transport(told(answer.status, refusal)),
@@ -61,16 +62,21 @@ pub(super) fn error(
 
 /// It does not believe who asks.
 fn unproven(answer: &Answer, refusal: &Refusal, now_ms: u64, sas: Option<&Sas>) -> BlobError {
+    let is_denial = matches!(answer.status.as_u16(), 401 | 403);
+    lapsed(answer, refusal, now_ms, sas).unwrap_or_else(|| {
+        if is_denial {
+            answer.error(refusal, now_ms)
+        } else {
+            BlobError::Forbidden(told(answer.status, refusal))
+        }
+    })
+}
+
+/// The signature's time has passed or not begun, by the service's clock, which is the one that counts.
+fn lapsed(answer: &Answer, refusal: &Refusal, now_ms: u64, sas: Option<&Sas>) -> Option<BlobError> {
     let now_s = i64::try_from(now_ms / 1_000).unwrap_or(i64::MAX);
-    // By its own clock, which is the one that counts.
-    let its_now_s = now_s.saturating_sub(answer.ahead_s(now_ms).unwrap_or(0));
-    if let Some(lapse) = sas.and_then(|sas| sas.lapse(its_now_s)) {
-        return BlobError::Forbidden(format!("{}: {lapse}", told(answer.status, refusal)));
-    }
-    if answer.status.as_u16() == 400 {
-        return BlobError::Forbidden(told(answer.status, refusal));
-    }
-    answer.error(refusal, now_ms)
+    let lapse = sas?.lapse(now_s.saturating_sub(answer.ahead_s(now_ms).unwrap_or(0)))?;
+    Some(BlobError::Forbidden(format!("{}: {lapse}", told(answer.status, refusal))))
 }
 
 /// Whether a conditional write was refused because the object is there, or may be: whoever is told looks at it.

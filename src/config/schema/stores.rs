@@ -67,6 +67,33 @@ pub(super) const TRANSPORT: &[(&str, Kind)] = &[
     ("cacertfile", Kind::TextOrNull),
 ];
 
+/// What the documented system has beside stores, and this release has not.
+pub(super) const LATER_KEYS: &[&str] = &[
+    "backup.enabled",
+    "backup.final_timeout_ms",
+    "backup.interval_ms",
+    "backup.keep",
+    "backup.max_age_ms",
+    "backup.require_fresh",
+    "backup.secondary",
+    "backup.signing_key",
+    "backup.timeout_ms",
+    "backup.verify_interval_ms",
+    "claim_check.auth",
+    "claim_check.ip",
+    "claim_check.key_layout",
+    "claim_check.pack_max_bytes",
+    "claim_check.port",
+    "claim_check.read_deadline_ms",
+    "claim_check.retention_days",
+    "claim_check.sweep_interval_ms",
+    "storage.catalogue_retention_days",
+    "storage.interval_ms",
+    "storage.max_segments_per_tick",
+    "storage.roll_bytes",
+    "storage.roll_ms",
+];
+
 /// Every key of every store.
 pub(super) fn keys() -> impl Iterator<Item = (String, Kind)> {
     STORES.into_iter().flat_map(|store| {
