@@ -8,6 +8,8 @@
     clippy::wildcard_enum_match_arm
 )]
 
+#[path = "support/fault_table.rs"]
+mod fault_table;
 mod gcs;
 
 use ankusa_actors::ports::contract::blob::{self as contract, BlobTrial};
@@ -35,6 +37,7 @@ async fn the_contract_holds_before_a_strict_server() {
 }
 
 /// All of the contract but these, each below its name.
+#[allow(clippy::print_stdout)]
 async fn holds_but(trial: &BlobTrial, wrong: &[&str]) {
     for (name, property) in contract::BLOB_CONTRACT {
         if !wrong.contains(name) {
