@@ -56,6 +56,7 @@ async fn every_fault_has_its_answer() {
 }
 
 /// All of the contract but these, each below its name.
+#[allow(clippy::print_stdout)]
 async fn holds_but(trial: &BlobTrial, wrong: &[&str]) {
     for (name, property) in contract::BLOB_CONTRACT {
         if !wrong.contains(name) {

@@ -11,6 +11,7 @@
 //! | [`cached`], [`side`] | credentials that expire, and those who give them out |
 //! | [`local_fs`] | files below a folder of this host |
 //! | [`azure`] | Azure Blob Storage |
+//! | [`gcs`] | Google Cloud Storage |
 //! | [`observed`] | any store, with what is asked of it told |
 //! | [`probe`] | whether a store does what its answers say |
 //! | [`advice`] | what an operator does about an error |
