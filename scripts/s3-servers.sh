@@ -31,7 +31,7 @@ root=$cache/s3s-fs wanted="s3s-fs $s3s_fs"
 if ! is_whole "$root" "$wanted"; then
   echo "s3-servers: building s3s-fs into $root (minutes, once)" >&2
   rm -rf "$root"
-  CARGO_TARGET_DIR=$root/target cargo install --quiet --locked --root "$root" s3s-fs --version "$s3s_fs" --features binary
+  CARGO_TARGET_DIR=$root/target nice -n 19 cargo install --quiet --locked --root "$root" s3s-fs --version "$s3s_fs" --features binary
   rm -rf "$root/target"
   echo "$wanted" >"$root/whole"
 fi

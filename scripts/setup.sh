@@ -5,8 +5,8 @@
 #   scripts/setup.sh [--demo] [--test] [--check]
 #
 #   --demo    also what the demo's example requests use: curl and openssl (never a reason to fail)
-#   --test    also what the tests need: Erlang, an independent reader and writer of the stored terms, Python, which
-#             runs the clients of others, and Node, which runs a server of Azure's protocol (scripts/azurite.sh)
+#   --test    also what the tests need: Erlang, an independent reader and writer of the stored terms, Python and Node.js,
+#             which run the clients of others, and the object stores of others (scripts/{s3-servers,gcs-servers,azurite}.sh)
 #   --check   also what the checks need: rustfmt and clippy
 #
 # What is wanted is asked of the machine (does the compiler run, is libclang there with its headers), not of the package
@@ -149,5 +149,7 @@ if [ "$for_checks" = 1 ] && ! { cargo fmt --version && cargo clippy --version; }
 fi
 
 if [ "$for_tests" = 1 ]; then
-  scripts/azurite.sh >/dev/null || die "azurite could not be installed (see above)"
+  scripts/s3-servers.sh || die "the S3 servers of the tests could not be installed (see above)"
+  scripts/gcs-servers.sh || die "the emulators of Google Cloud Storage could not be installed (see above)"
+  scripts/azurite.sh >/dev/null || die "Azurite, which the tests start, could not be installed (see above)"
 fi

@@ -1,8 +1,8 @@
-//! The machine's own clock and chance.
+//! The machine's own clock and chance, and nobody who listens.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ankusa_actors::ports::{Clock, Entropy};
+use ankusa_actors::ports::{Clock, Entropy, Event, Events};
 
 /// The wall clock.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,6 +24,14 @@ impl Entropy for HostEntropy {
     fn bits(&self) -> u128 {
         rand::random()
     }
+}
+
+/// Nobody who listens: for what runs without a node.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoEvents;
+
+impl Events for NoEvents {
+    fn emit(&self, _: &Event<'_>) {}
 }
 
 #[cfg(test)]

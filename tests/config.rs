@@ -11,8 +11,13 @@ use ankusa_actors::model::dedupe::{DedupeBy, DedupePreset, DedupeSpec};
 use ankusa_actors::model::ordering::OrderBy;
 use ankusa_actors::model::sink_spec::{HttpSinkSpec, SinkSpec};
 use ankusa_actors::model::source::SourceSpec;
+use ankusa_node::blob::azure::AzureSpec;
+use ankusa_node::blob::gcs::GcsSpec;
+use ankusa_node::blob::oci::OciSpec;
+use ankusa_node::blob::options::TransportOptions;
+use ankusa_node::blob::s3::S3Spec;
 use ankusa_node::config::schema::{KEYS, Kind};
-use ankusa_node::config::{Config, ConfigErrors, Environment, Role, redacted};
+use ankusa_node::config::{Config, ConfigErrors, Environment, NamedStore, Role, redacted};
 use serde_json::{Value, json};
 
 /// Long enough for a token, and base64 after `whsec_`.
@@ -291,21 +296,27 @@ fn a_key_nobody_knows_is_refused_with_those_that_are() {
 
 #[test]
 fn what_the_documentation_has_and_this_release_has_not_is_said_so() {
-    for section in [
-        "archive",
-        "audit",
-        "backup",
-        "claim_check",
-        "health",
-        "intake",
-        "lifecycle",
-        "metrics",
-        "secrets",
-        "storage",
-    ] {
+    for section in ["archive", "audit", "health", "intake", "lifecycle", "metrics", "secrets"] {
         assert_eq!(refused(&format!("{section}: {{}}")), format!("{section}: not in this release"));
     }
+    for key in [
+        "backup.enabled",
+        "backup.secondary",
+        "claim_check.port",
+        "claim_check.retention_days",
+        "storage.catalogue_retention_days",
+        "storage.max_segments_per_tick",
+        "storage.roll_bytes",
+    ] {
+        let (section, name) = key.split_once('.').unwrap();
+        let text = format!("{section}: {{{name}: 1}}");
+        assert_eq!(refused(&text), format!("{key}: not in this release"));
+    }
     for (text, line) in [
+        (
+            "claim_check: {store: {type: s3}}".to_owned(),
+            "claim_check.store: name it in claim_check.stores, which is a list",
+        ),
         ("queue: {dlq: {max_rows: 1}}".to_owned(), "queue.dlq: not in this release"),
         ("wal: {publish_timeout_ms: 1}".to_owned(), "wal.publish_timeout_ms: not in this release"),
         (
@@ -1043,7 +1054,7 @@ fn the_reference_shows_every_key_with_its_default() {
     let mut reference = raw(&text);
 
     // What a list is empty by default of, it says in a comment.
-    let mut schema: BTreeSet<String> = KEYS.iter().map(|(key, _)| (*key).to_owned()).collect();
+    let mut schema: BTreeSet<String> = KEYS.iter().filter_map(|(key, _)| shown_as(key)).collect();
     for (inside, list) in [
         ("egress.allow[]", "egress.allow"),
         ("admin.tokens[].name", "admin.tokens"),
@@ -1077,7 +1088,49 @@ fn the_reference_shows_every_key_with_its_default() {
     let mut defaults = serde_json::to_value(Config::default()).unwrap();
     reference.as_object_mut().unwrap().remove("sources").unwrap();
     defaults.as_object_mut().unwrap().remove("sources").unwrap();
+    // Blocks that are not selected are not in force, and shown all the same.
+    let transport = serde_json::to_value(TransportOptions::default()).unwrap();
+    for (name, mut default) in blocks() {
+        let block = reference["storage"].as_object_mut().unwrap().remove(name).unwrap();
+        if name != "s3" {
+            let shared = transport.as_object().unwrap().keys().map(String::as_str);
+            for key in shared.chain(["sse"]) {
+                default.as_object_mut().unwrap().remove(key).unwrap();
+            }
+        }
+        assert_eq!(block, default, "{name}");
+    }
     assert_eq!(reference, defaults);
+}
+
+/// The defaults of each block of a store.
+fn blocks() -> [(&'static str, Value); 4] {
+    [
+        ("s3", serde_json::to_value(S3Spec::default()).unwrap()),
+        ("gcs", serde_json::to_value(GcsSpec::default()).unwrap()),
+        ("azure", serde_json::to_value(AzureSpec::default()).unwrap()),
+        ("oci", serde_json::to_value(OciSpec::default()).unwrap()),
+    ]
+}
+
+/// The key of the reference that tells of `key`: what stores have in common it tells of once.
+fn shown_as(key: &str) -> Option<String> {
+    for (stores, list) in
+        [("backup.store.", "backup.store"), ("claim_check.stores[].", "claim_check.stores")]
+    {
+        if key.starts_with(stores) {
+            return Some(list.to_owned());
+        }
+    }
+    let transport = serde_json::to_value(TransportOptions::default()).unwrap();
+    let (section, name) = key.rsplit_once('.').unwrap();
+    let is_elsewhere = |block: &str| section.starts_with(&format!("storage.{block}"));
+    let is_shared = transport.get(name).is_some() || section.ends_with(".sse");
+    match (is_shared, ["gcs", "azure", "oci"].into_iter().any(is_elsewhere)) {
+        (true, true) => None,
+        (true, false) if section.ends_with(".sse") => Some(section.to_owned()),
+        (_, _) => Some(key.to_owned()),
+    }
 }
 
 #[test]
@@ -1107,8 +1160,10 @@ fn the_reference_shows_the_defaults_of_a_source_and_of_a_sink() {
 fn every_key_of_the_reference_has_a_comment_with_its_bounds() {
     let text = std::fs::read_to_string(repository().join("config/reference.yml")).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    for (key, kind) in
-        KEYS.iter().filter(|(key, _)| !key.starts_with("sources.") && !key.ends_with(['*', ']']))
+    for (key, kind) in KEYS
+        .iter()
+        .filter(|(key, _)| !key.starts_with("sources.") && !key.ends_with(['*', ']']))
+        .filter(|(key, _)| shown_as(key).as_ref() == Some(key))
     {
         let Some((section, name)) = key.rsplit_once('.') else { panic!("{key}") };
         if section.ends_with("[]") {
@@ -1137,7 +1192,9 @@ fn every_key_of_the_reference_has_a_comment_with_its_bounds() {
             Kind::Flag
             | Kind::Text
             | Kind::TextOrNull
+            | Kind::FlagOrNull
             | Kind::Secret
+            | Kind::SecretOrNull
             | Kind::Secrets
             | Kind::Word(_)
             | Kind::Ip
@@ -1166,14 +1223,19 @@ fn every_key_of_the_reference_has_a_comment_with_its_bounds() {
 fn the_schema_holds_every_number_of_the_structs() {
     // A key the schema lets through and serde does not know would be refused twice; one it does not know could not be
     // set at all. Both ways are in the reference test; here, that every bound fits the field behind it.
-    for (key, kind) in KEYS.iter().filter(|(key, _)| !key.contains(['*', '['])) {
+    let is_of_a_store = |key: &str| key.starts_with("storage.") || key.starts_with("backup.store.");
+    for (key, kind) in
+        KEYS.iter().filter(|(key, _)| !key.contains(['*', '[']) && !is_of_a_store(key))
+    {
         let (min, max) = match kind {
             Kind::Whole { min, max } | Kind::WholeOrNull { min, max } => (*min, *max),
             Kind::Port => (0, 65_535),
             Kind::Flag
             | Kind::Text
             | Kind::TextOrNull
+            | Kind::FlagOrNull
             | Kind::Secret
+            | Kind::SecretOrNull
             | Kind::Secrets
             | Kind::Word(_)
             | Kind::Ip
@@ -1205,6 +1267,261 @@ fn the_schema_holds_every_number_of_the_structs() {
             }
         }
     }
+}
+
+/// What a store of each type must at least be told.
+const REMOTE: [(&str, &str); 4] = [
+    ("s3", "bucket: bucket, endpoint: \"http://127.0.0.1:1\""),
+    ("gcs", "bucket: bucket, endpoint: \"http://127.0.0.1:1\", auth: none"),
+    ("azure", "container: container, endpoint: \"http://127.0.0.1:1/account\", auth: none"),
+    (
+        "oci",
+        "namespace: ns, bucket: bucket, endpoint: \"http://127.0.0.1:1\", auth: instance_principal",
+    ),
+];
+
+#[test]
+fn every_number_of_a_store_fits_what_is_behind_it() {
+    for (name, least) in REMOTE {
+        let mut numbers = 0;
+        for (key, kind) in KEYS.iter() {
+            let Some(key) = key.strip_prefix(&format!("storage.{name}.")) else { continue };
+            let Kind::Whole { min, max } = kind else { continue };
+            numbers += 1;
+            for bound in [min, max] {
+                let text =
+                    format!("storage: {{type: {name}, {name}: {{{least}, {key}: {bound}}}}}");
+                match parse(&text) {
+                    Ok(config) => {
+                        let shown = serde_json::to_value(config).unwrap();
+                        assert_eq!(shown["storage"][name][key], json!(bound), "{text}");
+                    }
+                    Err(errors) => {
+                        let told = errors.to_string();
+                        let other = format!(
+                            "storage.{name}.multipart_threshold_bytes must be >= multipart_part_bytes"
+                        );
+                        assert!(told.starts_with(&other), "{told}");
+                    }
+                }
+            }
+        }
+        assert_eq!(numbers, 12, "{name}");
+    }
+}
+
+#[test]
+fn a_store_is_configured_alike_wherever_it_is() {
+    let of = |store: &str| -> Vec<(&str, Kind)> {
+        let below = KEYS.iter().filter_map(|(key, kind)| Some((key.strip_prefix(store)?, *kind)));
+        below.filter(|(key, _)| *key != "key_prefix").collect()
+    };
+    assert!(of("storage.").len() > 80);
+    assert_eq!(of("storage."), of("backup.store."));
+    assert_eq!(of("storage."), of("claim_check.stores[]."));
+}
+
+fn names(config: &Config) -> Vec<(String, String, String, bool)> {
+    let name = |of: NamedStore<'_>| {
+        (of.name.clone(), of.key.clone(), of.prefix.to_owned(), of.store.probes())
+    };
+    config.object_stores().into_iter().map(name).collect()
+}
+
+fn row(name: &str, key: &str, prefix: &str, probes: bool) -> (String, String, String, bool) {
+    (name.to_owned(), key.to_owned(), prefix.to_owned(), probes)
+}
+
+#[test]
+fn what_has_no_store_of_its_own_is_in_that_of_storage() {
+    let config = parse("storage: {key_prefix: node-a/}").unwrap();
+    let expected = [
+        row("segments", "storage", "node-a/", false),
+        row("backup", "storage", "node-a/", false),
+        row("claims", "storage", "", false),
+    ];
+    assert_eq!(names(&config), expected);
+    let [minio, aws] = [
+        "bucket: hooks, endpoint: \"http://minio:9000\"",
+        "bucket: backups, endpoint: \"https://s3.eu-west-1.amazonaws.com\", region: eu-west-1",
+    ];
+    let text = format!(
+        "storage: {{type: s3, s3: {{{minio}}}}}\n\
+         backup: {{store: {{type: s3, s3: {{{aws}}}}}}}\n\
+         claim_check:\n  stores:\n    - {{type: local, local: {{root: /mnt/claims}}}}\n    \
+           - {{type: s3, probe: false, s3: {{{minio}}}}}\n    - {{type: s3, probe: true, s3: {{{aws}}}}}\n"
+    );
+    let config = parse(&text).unwrap();
+    let expected = [
+        row("segments", "storage", "", true),
+        row("backup", "backup.store", "", false),
+        row("claims", "claim_check.stores[0]", "", false),
+        row("claims[1]", "claim_check.stores[1]", "", false),
+        row("claims[2]", "claim_check.stores[2]", "", true),
+    ];
+    assert_eq!(names(&config), expected);
+}
+
+#[test]
+fn a_store_that_makes_no_sense_is_refused_at_the_key_that_is_wrong() {
+    let s3 = |keys: &str| format!("storage: {{type: s3, s3: {{bucket: bucket, {keys}}}}}");
+    let parts = "multipart_part_bytes: 8388608, multipart_threshold_bytes: 8388607";
+    for (text, line) in [
+        (
+            "storage: {type: ftp}".to_owned(),
+            "storage.type must be one of local, s3, gcs, azure, oci, got \"ftp\"",
+        ),
+        (
+            "storage: {probe: maybe}".to_owned(),
+            "storage.probe must be true or false, got \"maybe\"",
+        ),
+        (
+            "storage: {key_prefix: node-a}".to_owned(),
+            "storage.key_prefix must be \"\" or parts like name/, of A-Z a-z 0-9 . _ -, got \"node-a\"",
+        ),
+        (
+            "storage: {local: {root: segments}}".to_owned(),
+            "storage.local.root must be an absolute path, got \"segments\"",
+        ),
+        (s3("sse: {type: kms}"), "storage.s3.sse.key_id: is required with type kms"),
+        (s3("sse: {key_id: k}"), "storage.s3.sse.type: is required"),
+        (
+            s3("sse: {type: aes256, key_id: k}"),
+            "storage.s3.sse.key_id: is used with type kms alone",
+        ),
+        (
+            s3("sse: {type: aes128}"),
+            "storage.s3.sse.type must be one of aes256, kms, got \"aes128\"",
+        ),
+        (
+            s3("sse: {type: kms, keyid: k}"),
+            "storage.s3.sse.keyid: unknown key; known here: type, key_id",
+        ),
+        (
+            s3("multipart_part_bytes: 5242881"),
+            "storage.s3.multipart_part_bytes must be a multiple of 262144, got 5242881",
+        ),
+        (
+            s3("multipart_part_bytes: 5242879"),
+            "storage.s3.multipart_part_bytes must be >= 5242880, got 5242879",
+        ),
+        (
+            s3(parts),
+            "storage.s3.multipart_threshold_bytes must be >= multipart_part_bytes (8388608), got 8388607",
+        ),
+        (
+            s3("cacertfile: /does/not/exist.pem"),
+            "storage.s3.cacertfile: cannot read /does/not/exist.pem: No such file or directory (os error 2)",
+        ),
+        (
+            "storage: {type: gcs, gcs: {bucket: b, auth: token}}".to_owned(),
+            "storage.gcs.token: is required with auth: token",
+        ),
+        ("backup: {store: {s3: {bucket: b}}}".to_owned(), "backup.store.type: is required"),
+        (
+            "claim_check: {stores: [{type: local}, {type: gcs, gcs: {bucket: b, auth: token}}]}"
+                .to_owned(),
+            "claim_check.stores[1].gcs.token: is required with auth: token",
+        ),
+        (
+            "backup: {store: {type: local, key_prefix: a/}}".to_owned(),
+            "backup.store.key_prefix: unknown key; known here: type, probe, local, s3, gcs, azure, oci",
+        ),
+    ] {
+        assert_eq!(refused(&text), line, "{text}");
+    }
+    for prefix in ["/", "a", "a//", "/a/", "../", "a/./", "a b/", "ä/"] {
+        let told = refused(&format!("storage: {{key_prefix: \"{prefix}\"}}"));
+        assert!(told.starts_with("storage.key_prefix must be "), "{prefix}: {told}");
+    }
+    for prefix in ["", "a/", "node-a/x.y_z/", ".../"] {
+        parse(&format!("storage: {{key_prefix: \"{prefix}\"}}")).unwrap();
+    }
+}
+
+#[test]
+fn the_block_of_a_type_that_is_not_selected_is_held_to_its_spelling_and_dropped() {
+    // Nothing of it would do: no bucket, no token, no key.
+    let ignored =
+        "storage: {s3: {sse: {type: kms}}, gcs: {auth: token}, azure: {}, oci: {region: x}}";
+    assert_eq!(parse(ignored).unwrap(), Config::default());
+    let told = refused("storage: {gcs: {bukket: b}}");
+    assert!(
+        told.starts_with("storage.gcs.bukket: unknown key; known here: bucket, endpoint,"),
+        "{told}"
+    );
+    assert_eq!(
+        refused("storage: {s3: {retries: 101}}"),
+        "storage.s3.retries must be <= 100, got 101"
+    );
+}
+
+#[test]
+fn variables_select_a_store_and_name_its_bucket() {
+    let text = "storage: {type: local, s3: {bucket: file, timeout_ms: 7}}";
+    let variables = [
+        ("ANKUSA_STORAGE_TYPE", "s3"),
+        ("ANKUSA_STORAGE_KEY_PREFIX", "node-a/"),
+        ("ANKUSA_S3_BUCKET", "variable"),
+        ("ANKUSA_S3_REGION", "eu-west-1"),
+        ("ANKUSA_S3_ENDPOINT", "http://127.0.0.1:1"),
+        ("ANKUSA_GCS_BUCKET", "other"),
+    ];
+    let config = Config::parse(text, "test.yml", &environment(&variables)).unwrap();
+    let storage = serde_json::to_value(config).unwrap()["storage"].clone();
+    let mut s3 = serde_json::to_value(S3Spec::default()).unwrap();
+    for (key, value) in [
+        ("bucket", json!("variable")),
+        ("region", json!("eu-west-1")),
+        ("endpoint", json!("http://127.0.0.1:1")),
+        ("timeout_ms", json!(7)),
+    ] {
+        s3[key] = value;
+    }
+    assert_eq!(storage, json!({"key_prefix": "node-a/", "type": "s3", "probe": null, "s3": s3}));
+    let gcs = [("ANKUSA_STORAGE_TYPE", "gcs"), ("ANKUSA_GCS_BUCKET", "variable")];
+    let config = Config::parse("", "test.yml", &environment(&gcs)).unwrap();
+    let shown = serde_json::to_value(config).unwrap();
+    assert_eq!(shown["storage"]["gcs"]["bucket"], "variable");
+    let wrong = environment(&[("ANKUSA_STORAGE_TYPE", "tape")]);
+    assert_eq!(
+        Config::parse("", "test.yml", &wrong).unwrap_err().to_string(),
+        "storage.type must be one of local, s3, gcs, azure, oci, got \"tape\" (from ANKUSA_STORAGE_TYPE)"
+    );
+}
+
+#[test]
+fn a_shown_store_hides_its_secrets_and_nothing_else() {
+    let s3 = format!(
+        "bucket: bucket, access_key_id: id, secret_access_key: {SECRET}, session_token: {SECRET}, \
+         sse: {{type: kms, key_id: arn}}"
+    );
+    let text = format!(
+        "storage: {{type: s3, s3: {{{s3}}}}}\n\
+         backup: {{store: {{type: gcs, gcs: {{bucket: g, auth: token, token: {SECRET}}}}}}}\n\
+         claim_check:\n  stores:\n    \
+           - {{type: azure, azure: {{account_name: account, container: container, sas_token: \"sig={SECRET}\"}}}}\n"
+    );
+    let config = parse(&text).unwrap();
+    assert!(!format!("{config:?}").contains("whsec_"));
+    let shown = redacted(&config);
+    assert!(!shown.to_string().contains("whsec_"), "{shown}");
+    let mut expected = blocks().map(|(_, default)| default);
+    let [s3, gcs, azure, _] = &mut expected;
+    s3["bucket"] = json!("bucket");
+    for key in ["access_key_id", "secret_access_key", "session_token"] {
+        s3[key] = json!("[REDACTED]");
+    }
+    s3["sse"] = json!({"type": "kms", "key_id": "arn"});
+    (gcs["bucket"], gcs["auth"], gcs["token"]) = (json!("g"), json!("token"), json!("[REDACTED]"));
+    (azure["account_name"], azure["container"]) = (json!("account"), json!("container"));
+    azure["sas_token"] = json!("[REDACTED]");
+    assert_eq!(shown["storage"]["s3"], *s3);
+    assert_eq!(shown["backup"]["store"], json!({"type": "gcs", "probe": null, "gcs": gcs}));
+    assert_eq!(
+        shown["claim_check"]["stores"],
+        json!([{"type": "azure", "probe": null, "azure": azure}])
+    );
 }
 
 #[test]

@@ -44,6 +44,8 @@ pub enum Needs {
     RootAndLoop,
     /// A mount of its own: root, or user namespaces.
     UserNamespace,
+    /// SeaweedFS, as `scripts/setup.sh --test` installs it.
+    S3Server,
 }
 
 impl Needs {
@@ -55,6 +57,7 @@ impl Needs {
             Self::Fuse => "/dev/fuse",
             Self::RootAndLoop => "root and loop devices",
             Self::UserNamespace => "root or user namespaces",
+            Self::S3Server => "SeaweedFS",
         }
     }
 
@@ -87,6 +90,7 @@ impl Needs {
                 let works = tried.is_ok_and(|status| status.success());
                 (!works).then(|| "needs user namespaces (unshare -Urm)".to_owned())
             }
+            Self::S3Server => crate::seaweedfs::program().err().map(|error| error.to_string()),
         }
     }
 }

@@ -23,6 +23,7 @@
 //! | [`clock`] | the wall clock jumps back and ahead under load |
 //! | [`noisy_neighbour`] | one tenant floods for a sink that hangs, another is timed |
 //! | [`hostile`] | thousands of connections that hold what they can |
+//! | [`bucket_faults`] | everything that goes wrong with a bucket, in turn, before a real S3 server ([`seaweedfs`]) |
 //! | [`starve`] | too few descriptors, short files, no memory, crowds of idle connections |
 //! | [`cut_fuse`] | live power cuts on a file system that forgets ([`forgetful`]) |
 //! | [`cut_ext4`] | live power cuts on clones of a real ext4 ([`snapshots`]) |
@@ -36,6 +37,7 @@
 //! | [`bench`](mod@bench) | the table of benches |
 
 pub mod bench;
+pub mod bucket_faults;
 pub mod canary;
 pub mod ci;
 pub mod clock;
@@ -68,6 +70,7 @@ pub mod reader;
 pub mod recorded;
 pub mod repeats;
 pub mod scratch;
+pub mod seaweedfs;
 pub mod series;
 pub mod slow_disk;
 pub mod snapshots;

@@ -216,11 +216,18 @@ impl NotReady {
 }
 
 /// Ports nobody listens on. Somebody may take one before we do; then the node says so and does not come up.
-fn free_ports() -> Result<[u16; 2], CannotInject> {
-    // Both at once: two that are looked for one after the other can be the same.
-    let (one, other) = (bind_any()?, bind_any()?);
-    let port = |listener: TcpListener| Ok(listener.local_addr().or_cannot(FIND_PORT)?.port());
-    Ok([port(one)?, port(other)?])
+/// Ports of this machine that nobody listens on.
+///
+/// # Errors
+/// There are none.
+pub fn free_ports<const N: usize>() -> Result<[u16; N], CannotInject> {
+    // All at once: two that are looked for one after the other can be the same.
+    let listeners = (0..N).map(|_| bind_any()).collect::<Result<Vec<TcpListener>, _>>()?;
+    let mut ports = [0; N];
+    for (port, listener) in ports.iter_mut().zip(listeners) {
+        *port = listener.local_addr().or_cannot(FIND_PORT)?.port();
+    }
+    Ok(ports)
 }
 
 fn bind_any() -> Result<TcpListener, CannotInject> {

@@ -2,9 +2,9 @@
 
 use crate::drill::{Ci, Drill, Form, Needs};
 use crate::{
-    clock, crash_loop, crash_tree, cut_every_op, cut_ext4, cut_fuse, cut_reorder, dead_disk, drain,
-    flip_store, full_disk, hostile, kill9, kill9_every_op, noisy_neighbour, nth, pause, slow_disk,
-    starve,
+    bucket_faults, clock, crash_loop, crash_tree, cut_every_op, cut_ext4, cut_fuse, cut_reorder,
+    dead_disk, drain, flip_store, full_disk, hostile, kill9, kill9_every_op, noisy_neighbour, nth,
+    pause, slow_disk, starve,
 };
 
 /// Every drill there is. CI runs them in this order.
@@ -185,6 +185,16 @@ pub const DRILLS: &[Drill] = &[
         canaries: &["canary-no-open-deadline", "canary-no-seal"],
         canary_form: Form { cycles: Some(20), seconds: None, stride: Some(9) },
         run: flip_store::run,
+    },
+    Drill {
+        name: "bucket_faults",
+        what: "a bucket refuses, throttles, resets, stays silent, cuts, drips, corrupts and loses its answers, in turn: hooks are taken as ever, each object is whole or not there, no call outlives its deadline, and all goes on once it is well",
+        cycles_are: "rounds of all faults",
+        needs: Needs::S3Server,
+        ci: Some(Ci { form: Form::cycles(1), budget_s: 60 }),
+        canaries: &[],
+        canary_form: Form::DEFAULT,
+        run: bucket_faults::run,
     },
     Drill {
         name: "clock",

@@ -12,15 +12,20 @@
 //! | [`local_fs`] | files below a folder of this host |
 //! | [`azure`] | Azure Blob Storage |
 //! | [`observed`] | any store, with what is asked of it told |
+//! | [`probe`] | whether a store does what its answers say |
+//! | [`advice`] | what an operator does about an error |
+//! | [`file_source`] | a file as the bytes of an object |
 //! | [`s3`] | S3, and what speaks its language |
 //! | [`oci`] | Object Storage of Oracle's cloud |
 
+pub mod advice;
 pub mod answer;
 pub mod azure;
 pub mod body;
 pub mod breaker;
 pub mod cached;
 pub mod checksum;
+pub mod file_source;
 pub mod gcs;
 pub mod local_fs;
 pub mod multipart;
@@ -28,6 +33,7 @@ pub mod observed;
 pub mod oci;
 pub mod options;
 pub mod pool;
+pub mod probe;
 pub mod retry;
 pub mod s3;
 pub mod side;

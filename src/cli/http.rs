@@ -1,10 +1,11 @@
 //! One HTTP/1.1 request over a connection that is already open.
 
+use std::error::Error;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::HOST;
 use hyper::{Method, Request, Response, StatusCode};
@@ -43,22 +44,23 @@ where
         .method(method)
         .uri(path_and_query)
         .header(HOST, "localhost")
-        .body(Full::default())
+        .body(Full::<Bytes>::default())
         .map_err(AskError::broken)?;
     ask_with(connection, request, limit).await
 }
 
-/// The same for any request.
-pub(super) async fn ask_with<IO>(
+/// The same for any request. The limit is for its body, too.
+pub(super) async fn ask_with<IO, B>(
     connection: IO,
-    request: Request<Full<Bytes>>,
+    request: Request<B>,
     limit: Duration,
 ) -> Result<Response<Incoming>, AskError>
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
     let answer = async {
-        let handshake = http1::handshake::<_, Full<Bytes>>(TokioIo::new(connection)).await;
+        let handshake = http1::handshake::<_, B>(TokioIo::new(connection)).await;
         let (mut sender, connection) = handshake.map_err(AskError::broken)?;
         // Ends with the answer's body, or with the runtime.
         tokio::spawn(connection);

@@ -2,8 +2,9 @@
 //!
 //! What a command prints for people and scripts goes to standard output, what went wrong to standard error. Exit codes:
 //! 0 done, 1 it did not work or the answer is no, 2 the arguments make no sense, 3 a recount found counters that are wrong
-//! and left them, 78 the configuration is wrong.
+//! and left them, 10 to 20 a store of objects would not (`ctl blob`), 78 the configuration is wrong.
 
+mod blob_check;
 mod check_config;
 mod ctl;
 mod demo;
@@ -52,6 +53,8 @@ enum Command {
     Healthcheck(ConfigFile),
     /// Count every row of a store that no node has open against its counters: exit 0 if they are right, 3 if they are not
     Recount(recount::RecountArgs),
+    /// Try every object store of the configuration, without a node: exit 0 if each does what its answers say
+    BlobCheck(ConfigFile),
     /// Ask or tell the node on this machine through its control socket
     Ctl(ctl::CtlArgs),
 }
@@ -90,6 +93,7 @@ pub(crate) fn run(args: impl Iterator<Item = String>) -> ExitCode {
         Command::PrintConfig(file) => print_config::run(&file),
         Command::Version => version::run(),
         Command::Healthcheck(file) => healthcheck::run(&file),
+        Command::BlobCheck(file) => blob_check::run(&file),
         Command::Recount(args) => recount::run(&args),
         Command::Ctl(args) => ctl::run(&args),
     }

@@ -1,6 +1,7 @@
 //! What the keys owe each other, once each of them is well formed.
 
 mod routes;
+mod stores;
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -39,6 +40,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigErrors> {
     check_bounds_between_keys(config, &mut errors);
     check_limits(config, &mut errors);
     routes::check(config, &mut errors);
+    stores::check(config, &mut errors);
     let clock: Arc<dyn Clock> = Arc::new(HostClock);
     let rules = SourceRules::new(config, &clock);
     for (id, source) in &config.sources {

@@ -17,6 +17,12 @@ const OVERRIDES: &[(&str, &str)] = &[
     ("ANKUSA_ADMIN_IP", "admin.ip"),
     ("ANKUSA_ROUTES_ENABLED", "routes.enabled"),
     ("ANKUSA_WAL_TYPE", "wal.type"),
+    ("ANKUSA_STORAGE_TYPE", "storage.type"),
+    ("ANKUSA_STORAGE_KEY_PREFIX", "storage.key_prefix"),
+    ("ANKUSA_S3_BUCKET", "storage.s3.bucket"),
+    ("ANKUSA_S3_REGION", "storage.s3.region"),
+    ("ANKUSA_S3_ENDPOINT", "storage.s3.endpoint"),
+    ("ANKUSA_GCS_BUCKET", "storage.gcs.bucket"),
 ];
 
 /// The variables a configuration may see.

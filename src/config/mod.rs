@@ -11,6 +11,7 @@ mod interpolate;
 pub(crate) mod key;
 mod listeners;
 mod node;
+mod object_stores;
 mod redact;
 mod routes;
 pub mod schema;
@@ -43,6 +44,9 @@ pub use listeners::{
     AdminConfig, ClientAuth, Http2Config, HttpConfig, Secret, TlsConfig, TokenConfig,
 };
 pub use node::{ControlConfig, LogConfig, LogFormat, LogLevel, NodeConfig, Role, ShutdownConfig};
+pub use object_stores::{
+    BackupConfig, Block, ClaimCheckConfig, LocalConfig, NamedStore, ObjectStore, StorageConfig,
+};
 pub(crate) use redact::redacted_source;
 pub use redact::{REDACTED, redacted};
 pub use routes::{IpRulesConfig, RoutesAdminConfig, RoutesConfig};
@@ -87,6 +91,9 @@ pub struct Config {
     pub shutdown: ShutdownConfig,
     pub source_store: SourceStoreConfig,
     pub routes: RoutesConfig,
+    pub storage: StorageConfig,
+    pub backup: BackupConfig,
+    pub claim_check: ClaimCheckConfig,
     /// Who may send hooks, by source id.
     pub sources: BTreeMap<String, SourceSpec>,
 }
@@ -123,8 +130,9 @@ impl Config {
             }
         }
         let merged = figment.find_value("").map_err(|error| at_path(&error, None))?;
-        let shaped = shape::shaped(merged, &figment, &mut errors);
+        let mut shaped = shape::shaped(merged, &figment, &mut errors);
         ConfigErrors::none_of(errors)?;
+        ConfigErrors::none_of(object_stores::select(&mut shaped))?;
         let config = Self::deserialize(&shaped).map_err(|error| at_path(&error, Some(&shaped)))?;
         check::check(&config)?;
         Ok(config)

@@ -53,6 +53,24 @@ const SHOWN: &[&str] = &[
     "version",
 ];
 
+/// Texts of a store of objects that are shown as they are.
+const SHOWN_OF_STORES: &[&str] = &[
+    "account_name",
+    "addressing",
+    "auth",
+    "bucket",
+    "cacertfile",
+    "client_id",
+    "container",
+    "key_fingerprint",
+    "namespace",
+    "region",
+    "root",
+    "tenancy_ocid",
+    "type",
+    "user_ocid",
+];
+
 /// The effective configuration as JSON: what `print-config` and `GET /v1/config` show.
 ///
 /// Names are kept. Hidden are secrets, tokens, header values, and the credentials, query values and fragment of a URL.
@@ -64,7 +82,36 @@ pub fn redacted(config: &Config) -> Value {
             redact_source(source);
         }
     }
+    let claims = json.pointer_mut("/claim_check/stores").and_then(Value::as_array_mut);
+    claims.into_iter().flatten().for_each(redact_store);
+    for place in ["/storage", "/backup/store"] {
+        if let Some(store) = json.pointer_mut(place) {
+            redact_store(store);
+        }
+    }
     json
+}
+
+fn redact_store(store: &mut Value) {
+    let blocks = store.as_object_mut().into_iter().flat_map(|store| store.values_mut());
+    for (key, value) in blocks.filter_map(Value::as_object_mut).flatten() {
+        match &mut *value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            Value::String(url) if key.ends_with("endpoint") => *url = redacted_endpoint(url),
+            // Which key something is encrypted with, is no key.
+            Value::Object(_) if key == "sse" => {}
+            Value::String(_) if SHOWN_OF_STORES.contains(&key.as_str()) => {}
+            Value::String(_) | Value::Object(_) | Value::Array(_) => *value = hidden(),
+        }
+    }
+}
+
+/// An address as it was written, unless there is something in it.
+fn redacted_endpoint(text: &str) -> String {
+    let is_plain = Url::parse(text).is_ok_and(|url| {
+        url.username().is_empty() && url.password().is_none() && url.query().is_none()
+    });
+    if is_plain { text.to_owned() } else { redacted_url(text) }
 }
 
 /// A source as it may be shown.

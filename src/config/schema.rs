@@ -3,6 +3,10 @@
 //! The file is held against this table before serde sees it, so that a mistake is told in one documented shape whatever
 //! it is, and all mistakes at once. `tests/config.rs` holds the table, the structs and `config/reference.yml` together.
 
+mod stores;
+
+use std::sync::LazyLock;
+
 use ankusa_actors::model::rate_limit::{MAX_BYTES_BURST, MAX_BYTES_RATE, MAX_HOOKS};
 use ankusa_actors::model::sink_spec::{MAX_RESPONSE_BYTES, MAX_TIMEOUT_MS};
 
@@ -10,6 +14,7 @@ use ankusa_actors::model::sink_spec::{MAX_RESPONSE_BYTES, MAX_TIMEOUT_MS};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Flag,
+    FlagOrNull,
     /// A whole number from `min` to `max`.
     Whole {
         min: u64,
@@ -26,6 +31,7 @@ pub enum Kind {
     TextOrNull,
     /// A text that must never be repeated in a message.
     Secret,
+    SecretOrNull,
     /// One such text, or a list of them.
     Secrets,
     /// One of these.
@@ -74,8 +80,14 @@ const fn over_zero(max: u64) -> Kind {
 }
 
 /// A row is a leaf. In a pattern `*` stands for any name and `[]` for any place in a list.
+pub static KEYS: LazyLock<Vec<(String, Kind)>> = LazyLock::new(|| {
+    let own = OWN_KEYS.iter().map(|(key, kind)| ((*key).to_owned(), *kind));
+    own.chain(stores::keys()).collect()
+});
+
+/// All but those of stores.
 #[rustfmt::skip]
-pub const KEYS: &[(&str, Kind)] = &[
+const OWN_KEYS: &[(&str, Kind)] = &[
     ("node.roles[]", Kind::Word(&["edge", "dispatch", "storage"])),
     ("node.instance", Kind::Text),
     ("node.data_dir", Kind::Text),
@@ -267,8 +279,6 @@ pub const KEYS: &[(&str, Kind)] = &[
 const LATER_KEYS: &[&str] = &[
     "archive",
     "audit",
-    "backup",
-    "claim_check",
     "health",
     "intake",
     "lifecycle",
@@ -279,12 +289,12 @@ const LATER_KEYS: &[&str] = &[
     "source_store.tick_ms",
     "source_store.url",
     "sources.*.retry",
-    "storage",
     "wal.publish_timeout_ms",
 ];
 
 /// Keys of the documented system that mean nothing here, and why.
 const MEANINGLESS_KEYS: &[(&str, &str)] = &[
+    ("claim_check.store", "name it in claim_check.stores, which is a list"),
     (
         "routes.cache",
         "there is nothing to set: every route is in memory, and a change counts at once",
@@ -345,14 +355,15 @@ pub(super) fn place(pattern: &str) -> Place {
     if let Some((_, why)) = MEANINGLESS_KEYS.iter().find(|(key, _)| *key == pattern) {
         return Place::Meaningless(why);
     }
-    if LATER_KEYS.contains(&pattern) { Place::Later } else { Place::Unknown }
+    let is_later = LATER_KEYS.contains(&pattern) || stores::LATER_KEYS.contains(&pattern);
+    if is_later { Place::Later } else { Place::Unknown }
 }
 
 /// The names a section knows, in the order of the table.
 pub(super) fn names_in(section: &str) -> Vec<&'static str> {
     let prefix = if section.is_empty() { String::new() } else { format!("{section}.") };
     let mut names: Vec<&str> = Vec::new();
-    for (key, _) in KEYS {
+    for (key, _) in KEYS.iter() {
         let Some(rest) = key.strip_prefix(prefix.as_str()) else { continue };
         let name = rest.split(['.', '[']).next().unwrap_or(rest);
         if names.last() != Some(&name) {

@@ -101,11 +101,16 @@ impl Shaper<'_> {
         match kind {
             Kind::Flag => self.flag(value, key),
             Kind::Whole { min, max } => self.whole(value, key, min, max),
-            Kind::WholeOrNull { .. } | Kind::TextOrNull if is_null(&value) => Some(value),
+            Kind::WholeOrNull { .. } | Kind::TextOrNull | Kind::FlagOrNull | Kind::SecretOrNull
+                if is_null(&value) =>
+            {
+                Some(value)
+            }
+            Kind::FlagOrNull => self.flag(value, key),
             Kind::WholeOrNull { min, max } => self.whole(value, key, min, max),
             Kind::Port => self.port(value, key),
             Kind::Text | Kind::TextOrNull => self.text(value, key, false),
-            Kind::Secret => self.text(value, key, true),
+            Kind::Secret | Kind::SecretOrNull => self.text(value, key, true),
             Kind::Secrets => self.secrets(value, key),
             Kind::Word(words) => self.word(value, key, pattern, words),
             Kind::Ip => match value.as_str().map(str::parse::<std::net::IpAddr>) {

@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod auth;
+pub mod blob;
 pub mod body;
 mod connection;
 pub mod control;
@@ -21,6 +22,7 @@ pub mod routes;
 pub mod routes_admin;
 mod socket;
 pub mod sources;
+pub mod spool;
 pub mod table;
 pub mod tls;
 

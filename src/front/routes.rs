@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use ankusa_actors::admin::{Admin, AdminError, DumpCursor};
+use ankusa_actors::ports::BlobStores;
 use axum::body::Body;
 use axum::extract::{Query, Request, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -23,11 +24,13 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::auth::{Authorizer, Refused};
+use super::blob;
 use super::limits;
 use super::listener::{Origin, Serve};
 use super::queue;
 use super::routes_admin;
 use super::sources::{self, SourcesApi};
+use super::spool::Spool;
 use super::table::{Endpoint, Table};
 use crate::telemetry::metrics::Metrics;
 
@@ -52,6 +55,9 @@ pub struct Control {
     pub allow_crash: bool,
     /// Raised by `POST /v1/stop`.
     pub stop: Arc<watch::Sender<bool>>,
+    pub stores: BlobStores,
+    /// Where objects lie that are being put.
+    pub spool: Spool,
 }
 
 /// Routes, as a listener serves them.
@@ -120,6 +126,7 @@ pub fn control_routes(control: Control) -> Router {
         .route("/v1/crash", post(crash))
         .route("/v1/stop", post(stop))
         .merge(queue::control_routes())
+        .merge(blob::control_routes())
         .method_not_allowed_fallback(not_found)
         .with_state(control.clone());
     let guard = routes_admin::control_routes(control.api.admin.clone());

@@ -1,5 +1,6 @@
 //! From a configuration to a running node: the real ports, the sources, the children of `front`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,13 +8,16 @@ use ankusa_actors::admin::Admin;
 use ankusa_actors::model::source::SourceSpec;
 use ankusa_actors::model::value_version::ValueVersion;
 use ankusa_actors::node::{Handles, Node, NodeSettings, Ports, Roles};
-use ankusa_actors::ports::Clock;
+use ankusa_actors::ports::{BlobStores, Clock, Entropy, Events};
 use ankusa_actors::sources::{BuildSource, SourceSetup, Sources, StoreSetup};
 use ankusa_actors::supervision::{ChildSpec, Shutdown, Slot};
 use ankusa_actors::tree::{Front, MakeFront};
 use tokio::sync::watch;
 
+use super::probing::{self, Unsafe};
 use super::sockets::Sockets;
+use super::stores;
+use crate::blob::transport::World;
 use crate::config::{self, CompactionStyle, Config, Role, SourceStoreType};
 use crate::front::admin::{AdminServer, AdminServerArgs};
 use crate::front::auth::Authorizer;
@@ -26,6 +30,7 @@ use crate::front::listener::{Limits, Terms};
 use crate::front::routes::{Api, Control, admin_routes};
 use crate::front::routes_admin::{RoutesApi, listener_routes};
 use crate::front::sources::SourcesApi;
+use crate::front::spool::Spool;
 use crate::front::tls::Tls;
 use crate::host::{HostClock, HostEntropy};
 use crate::rocks::{self, Compaction, RocksEngine, RocksOptions, WriteBuffers};
@@ -46,8 +51,10 @@ type BootError = Box<dyn std::error::Error + Send + Sync>;
 pub(super) async fn start(
     config: &Config,
     stop: Arc<watch::Sender<bool>>,
+    found_unsafe: &Arc<watch::Sender<Unsafe>>,
 ) -> Result<Node, BootError> {
     let clock: Arc<dyn Clock> = Arc::new(HostClock);
+    let entropy: Arc<dyn Entropy> = Arc::new(HostEntropy);
     let metrics = Arc::new(Metrics::new(config));
     let rules = Arc::new(SourceRules::new(config, &clock)?);
     let sources = sources(config, &rules)?;
@@ -59,14 +66,25 @@ pub(super) async fn start(
     made.map_err(|error| format!("node.data_dir: cannot make {}: {error}", folder.display()))?;
     // Before anything is opened: a second node on this directory fails here, not in the database.
     let sockets = Sockets::bind(config)?;
+    let control_path = sockets.control_path.clone();
+    // Ours, and nobody is there to answer on it if this fails.
+    let unless_started = Unbound(control_path);
+    let world = World {
+        clock: Arc::clone(&clock),
+        entropy: Arc::clone(&entropy),
+        events: Arc::clone(&metrics) as Arc<dyn Events>,
+        pools: Arc::default(),
+        breakers: Arc::default(),
+    };
+    let objects = stores::open(config, &world)?;
+    let unknown = probing::at_boot(&objects.distinct, &entropy).await?;
     let store = config.instance_dir().join("store");
     let ports = Ports {
         engine: Arc::new(RocksEngine::new(store, rocks_options(config))),
         clock: Arc::clone(&clock),
-        entropy: Arc::new(HostEntropy),
+        entropy: Arc::clone(&entropy),
         events: Arc::clone(&metrics) as _,
     };
-    let control_path = sockets.control_path.clone();
     let settings = settings(config);
     let parts = FrontParts {
         config: config.clone(),
@@ -77,14 +95,30 @@ pub(super) async fn start(
         metrics,
         certificates,
         stop,
+        stores: objects.stores,
     };
     let front: MakeFront = Arc::new(move |handles| parts.children(handles));
-    let started = Node::start(ports, settings, sources, front).await;
-    if started.is_err() {
-        // Ours, and nobody is there to answer on it.
-        let _ = std::fs::remove_file(control_path);
+    let node = Node::start(ports, settings, sources, front).await?;
+    unless_started.forget();
+    probing::go_on(unknown, &entropy, found_unsafe);
+    Ok(node)
+}
+
+/// The control socket of a start that has not succeeded: nobody is there to answer on it.
+struct Unbound(PathBuf);
+
+impl Unbound {
+    fn forget(mut self) {
+        self.0.clear();
     }
-    started
+}
+
+impl Drop for Unbound {
+    fn drop(&mut self) {
+        if !self.0.as_os_str().is_empty() {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
 }
 
 fn settings(config: &Config) -> NodeSettings {
@@ -155,6 +189,7 @@ struct FrontParts {
     metrics: Arc<Metrics>,
     certificates: Certificates,
     stop: Arc<watch::Sender<bool>>,
+    stores: BlobStores,
 }
 
 /// What the listeners prove themselves with. It outlives them.
@@ -245,6 +280,11 @@ impl FrontParts {
                 api: self.api(admin, Authorizer::default()),
                 allow_crash: self.config.control.allow_crash,
                 stop: Arc::clone(&self.stop),
+                stores: self.stores.clone(),
+                spool: Spool {
+                    folder: self.config.instance_dir(),
+                    leave_bytes: self.config.store.resume_free_bytes,
+                },
             },
         };
         let shutdown = Shutdown::Stop(DRAIN_ADMIN + STOP_EXTRA);

@@ -3,7 +3,9 @@
 mod assembly;
 mod limits;
 mod memory;
+mod probing;
 mod sockets;
+pub(crate) mod stores;
 
 use std::pin::pin;
 use std::process::ExitCode;
@@ -72,7 +74,9 @@ async fn run(config: Config) -> ExitCode {
         }
     };
     let (stop, stop_asked) = watch::channel(false);
-    let mut booting = pin!(assembly::start(&config, Arc::new(stop)));
+    let (found_unsafe, unsafe_found) = watch::channel(None);
+    let found_unsafe = Arc::new(found_unsafe);
+    let mut booting = pin!(assembly::start(&config, Arc::new(stop), &found_unsafe));
     let mut told_to_stop = false;
     let booted = loop {
         tokio::select! {
@@ -99,7 +103,7 @@ async fn run(config: Config) -> ExitCode {
     if told_to_stop {
         return stop_node(node, &config, signals).await;
     }
-    serve(node, &config, signals, stop_asked).await
+    serve(node, &config, signals, stop_asked, unsafe_found).await
 }
 
 async fn serve(
@@ -107,18 +111,25 @@ async fn serve(
     config: &Config,
     mut signals: Signals,
     mut stop_asked: watch::Receiver<bool>,
+    mut unsafe_found: watch::Receiver<probing::Unsafe>,
 ) -> ExitCode {
+    let mut code = None;
     tokio::select! {
         biased;
         () = signals.asked() => info!("told to stop by a signal"),
         // An error is no order: whoever could give one went down with the tree.
         Ok(_) = stop_asked.wait_for(|asked| *asked) => info!("told to stop by ctl"),
+        Ok(why) = unsafe_found.wait_for(Option::is_some) => {
+            error!("stopping: {}", why.as_deref().unwrap_or_default());
+            code = Some(ExitCode::FAILURE);
+        }
         () = node.gave_up() => {
             error!("the supervision tree gave up; exiting to be started again");
             return ExitCode::from(EXIT_GAVE_UP);
         }
     }
-    stop_node(node, config, signals).await
+    let stopped = stop_node(node, config, signals).await;
+    code.unwrap_or(stopped)
 }
 
 async fn stop_node(node: Node, config: &Config, mut signals: Signals) -> ExitCode {

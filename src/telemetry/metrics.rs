@@ -168,14 +168,16 @@ fn limits(to: &mut Registrar, config: &Config) {
         "What the configuration says, by its dotted key",
         Family::new(Gauge::<u64, AtomicU64>::default),
     );
-    for (key, kind) in KEYS {
+    for (key, kind) in KEYS.iter() {
         let is_limit = match kind {
             Kind::Whole { .. } | Kind::WholeOrNull { .. } | Kind::Rate { .. } => true,
             Kind::Flag
+            | Kind::FlagOrNull
             | Kind::Port
             | Kind::Text
             | Kind::TextOrNull
             | Kind::Secret
+            | Kind::SecretOrNull
             | Kind::Secrets
             | Kind::Word(_)
             | Kind::Ip
@@ -187,7 +189,7 @@ fn limits(to: &mut Registrar, config: &Config) {
         };
         let value = json.pointer(&format!("/{}", key.replace('.', "/")));
         if let (true, Some(limit)) = (is_limit, value.and_then(serde_json::Value::as_u64)) {
-            family.of([("name", *key)]).set(limit);
+            family.of([("name", key.as_str())]).set(limit);
         }
     }
 }

@@ -19,7 +19,8 @@ const ADAPTERS: [&str; 5] = ["rocks", "blob", "sinks", "intake", "host"];
 const INDEPENDENT: [&str; 5] =
     ["drills/check", "drills/shim", "drills/replay", "drills/fs", "drills/proxy"];
 /// The parts of the drills that use pieces of the node: they measure what those cost, and judge nothing they promise.
-const MEASURING: [&str; 2] = ["drills/src/bench/dedupe/", "drills/src/bench/queue/"];
+const MEASURING: [&str; 3] =
+    ["drills/src/bench/blob/", "drills/src/bench/dedupe/", "drills/src/bench/queue/"];
 /// The rest of `src`.
 const OUTSIDE: [&str; 8] = ["front", "node", "cli", "config", "telemetry", "demo", "sources", ""];
 

@@ -3,6 +3,7 @@
 //! A bench measures the node and its own floors in turns, in one process tree, and holds ratios of the two against bars.
 //! It runs alone, in a release build; nothing here is ever part of a test.
 
+mod blob;
 mod clients;
 mod dedupe;
 pub mod floor;
@@ -31,7 +32,12 @@ pub struct Bench {
 }
 
 /// Every bench there is.
-pub const BENCHES: [Bench; 3] = [
+pub const BENCHES: [Bench; 4] = [
+    Bench {
+        name: "blob",
+        what: "objects on a disk against cp and fsync, and on a real S3 server against the object_store crate; memory of a large upload",
+        run: blob::run,
+    },
     Bench {
         name: "dedupe",
         what: "look-up and durable commit of fresh dedupe keys over a hundred million others, with and without filters, small and large caches, against an empty store",

@@ -9,9 +9,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::{LOOK_AGAIN, Node};
+use super::{CONTROL_PATIENCE, LOOK_AGAIN, Node};
 use crate::drill::{CannotInject, OrCannot};
-use crate::http::{Connection, NoAnswer};
+use crate::http::{Answer, Connection, NoAnswer};
 use crate::series::Series;
 
 /// Longest wait for `/ready`, which promises not to hang behind a disk.
@@ -125,6 +125,16 @@ impl Node {
         let tree: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         let children = tree.get("children").and_then(Value::as_array);
         Ok(children.into_iter().flatten().filter_map(child).collect())
+    }
+
+    /// An object of the node's segments: put, got or removed, by its control socket.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn object(&self, method: Method, key: &str, body: Bytes) -> Result<Answer, NoAnswer> {
+        let path = format!("/v1/blob/object?store=segments&key={key}");
+        let mut connection = Connection::to_socket(&self.setup.control_socket()).await?;
+        connection.send(method, &path, &[], body, CONTROL_PATIENCE).await
     }
 
     /// The last lines the node wrote.

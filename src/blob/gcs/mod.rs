@@ -52,6 +52,9 @@ const CONTENT: &str = "application/octet-stream";
 /// Room for what an answer without the bytes that were asked for says, in bytes.
 const SAID_MAX_BYTES: u64 = 64 << 10;
 
+/// The last byte that can be asked for: the store counts in 63 bits, and has nothing near it.
+const LAST_BYTE: u64 = u64::MAX >> 1;
+
 /// One bucket.
 struct Gcs {
     transport: Transport,
@@ -199,7 +202,8 @@ impl Gcs {
         length: u64,
         deadline: Instant,
     ) -> Result<Bytes, BlobError> {
-        let last = offset.saturating_add(length).saturating_sub(1);
+        let offset = offset.min(LAST_BYTE);
+        let last = offset.saturating_add(length).saturating_sub(1).min(LAST_BYTE);
         let mut ask = Ask::new(Method::GET, self.places.object(key, &[("alt", "media")])?);
         ask.headers.insert(RANGE, header(&format!("bytes={offset}-{last}"))?);
         ask.answer_max_bytes = length.max(SAID_MAX_BYTES);
@@ -308,10 +312,8 @@ impl Blob for Gcs {
         if answer.status.is_success() {
             return Ok(());
         }
-        match error(&answer, About::Object, self.transport.now_ms()) {
-            BlobError::NotFound => Ok(()),
-            refused => Err(refused),
-        }
+        let error = error(&answer, About::Object, self.transport.now_ms());
+        if error == BlobError::NotFound { Ok(()) } else { Err(error) }
     }
 
     async fn list(

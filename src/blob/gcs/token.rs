@@ -91,7 +91,7 @@ impl MetadataServer {
             let told = told(answer.status, &parse_error(&answer.body));
             let told = format!("the metadata server: {told}");
             return Err(match answer.status.as_u16() {
-                400..=403 | 404 => BlobError::Forbidden(told),
+                400..=404 => BlobError::Forbidden(told),
                 _passes => BlobError::Transport(told),
             });
         }

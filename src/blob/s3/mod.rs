@@ -58,6 +58,9 @@ const CHECKSUM_SHA256: HeaderName = HeaderName::from_static("x-amz-checksum-sha2
 /// How much of an object is read at once to see whether it is the one that was written, in bytes.
 const COMPARED_AT_ONCE_BYTES: u64 = 8 << 20;
 
+/// As much is sent before an answer is waited for, in bytes: the system takes it all at once.
+const UNHEARD_BYTES: u64 = 64 << 10;
+
 /// No object reaches this far, and no store can count further.
 const OFFSET_MAX: u64 = i64::MAX.unsigned_abs();
 
@@ -189,8 +192,18 @@ impl S3 {
             ask.headers.extend([if_none_match()]);
         }
         ask.body = pieces;
-        self.send(&ask, deadline).await.map_err(elsewhere)?;
-        Ok(())
+        match self.send(&ask, deadline).await {
+            Ok(_) => Ok(()),
+            // A store that refuses before it has everything may hang up, and what it said is lost with what was sent.
+            Err(error @ BlobError::Transport(_)) if if_absent && body.bytes() > UNHEARD_BYTES => {
+                match self.holds(key, body, deadline).await {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(BlobError::AlreadyExists),
+                    Err(_) => Err(error),
+                }
+            }
+            Err(error) => Err(elsewhere(error)),
+        }
     }
 
     /// Whether the object there is exactly `body`, of which no more than a piece is in memory.
@@ -266,12 +279,10 @@ impl S3 {
 
 /// What finds nothing where only a bucket must be has come to the wrong place.
 fn elsewhere(error: BlobError) -> BlobError {
-    match error {
-        BlobError::NotFound => {
-            BlobError::Misconfigured("404: no store is at this address".to_owned())
-        }
-        other => other,
+    if error == BlobError::NotFound {
+        return BlobError::Misconfigured("404: no store is at this address".to_owned());
     }
+    error
 }
 
 /// The bytes of an answer to a range, if it is the one that was asked for.

@@ -158,6 +158,6 @@ mod tests {
             ),
             "{authorization}"
         );
-        assert!(!format!("{request:?}{keys:?}").contains("token\""));
+        assert!(!format!("{request:?}{keys:?}").contains("the token"));
     }
 }

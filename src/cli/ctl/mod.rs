@@ -3,6 +3,7 @@
 //! The socket speaks HTTP/1.1, so `curl --unix-socket` says the same. Tables are for people; `--json` hands the node's
 //! answer on as it came.
 
+mod blob;
 mod limits;
 mod purge;
 mod render;
@@ -54,6 +55,9 @@ pub(super) fn run(args: &CtlArgs) -> ExitCode {
         }
         if let Verb::Sources(sources) = verb {
             return sources::run(&path, sources, args.json).await;
+        }
+        if let Verb::Blob(blob) = verb {
+            return blob::run(&path, blob, args.json).await;
         }
         if let Verb::Routes(routes) = verb {
             return routes::run(&path, routes, args.json).await;

@@ -123,7 +123,7 @@ fn heading(name: &str) -> String {
 }
 
 /// One value on one line, without anything a terminal would obey.
-fn cell(value: &Value) -> String {
+pub(super) fn cell(value: &Value) -> String {
     match value {
         Value::Null => NOTHING.to_owned(),
         Value::String(text) => printable(text),

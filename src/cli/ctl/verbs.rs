@@ -9,6 +9,7 @@ use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Method, Request, StatusCode};
 use url::form_urlencoded::{Serializer, byte_serialize};
 
+use super::blob::BlobVerb;
 use super::limits::{QuarantineVerb, RateLimitsVerb};
 use super::routes::RoutesVerb;
 use super::sources::SourcesVerb;
@@ -54,6 +55,9 @@ pub(super) enum Verb {
     /// Which requests may reach ingest, where routes.enabled is on
     #[command(subcommand)]
     Routes(RoutesVerb),
+    /// Objects in the stores of this node
+    #[command(subcommand)]
+    Blob(BlobVerb),
     /// Remove delivery rows of a tenant for good, and the hooks that owe nothing else; told again, it does what is left
     Purge(PurgeArgs),
     /// Count every row against the counters of the running node: exit 0 if they are right, 3 if they are not
@@ -171,6 +175,7 @@ impl Verb {
             | Self::Dlq(DlqVerb::List(_))
             | Self::Sources(_)
             | Self::Routes(_)
+            | Self::Blob(_)
             | Self::Scrub { now: false }
             | Self::Dump => Method::GET,
             Self::Store(StoreVerb::Reopen)
@@ -220,7 +225,7 @@ impl Verb {
             Self::RateLimits(verb) => verb.path_and_query(),
             Self::Quarantine(verb) => verb.path_and_query(),
             // These ask for themselves.
-            Self::Sources(_) | Self::Routes(_) => String::new(),
+            Self::Sources(_) | Self::Routes(_) | Self::Blob(_) => String::new(),
             Self::Purge(args) => args.path_and_query(None),
             Self::Recount { repair } => {
                 with_query("/v1/recount", [("repair", Some(repair.to_string()))])
@@ -241,6 +246,7 @@ impl Verb {
             | Self::Purge(_)
             | Self::Sources(_)
             | Self::Routes(_)
+            | Self::Blob(_)
             | Self::Store(_)
             | Self::Scrub { .. }
             | Self::Crash { .. }
@@ -273,6 +279,7 @@ impl Verb {
             | Self::Purge(_)
             | Self::Sources(_)
             | Self::Routes(_)
+            | Self::Blob(_)
             | Self::Dump
             | Self::Scrub { .. }
             | Self::Crash { .. } => LIMIT,

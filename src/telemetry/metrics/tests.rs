@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use ankusa_actors::model::failure::FailureClass;
 use ankusa_actors::ports::{
-    DeliveryResult, IngestOutcome, QuarantineDeletion, RefusedReason, ReopenResult, StoreStats,
+    BlobEvent, BlobScope, BlobVerb, DeliveryResult, IngestOutcome, QuarantineDeletion,
+    RefusedReason, ReopenResult, StoreStats,
 };
 
 use super::*;
@@ -27,6 +28,15 @@ fn samples(text: &str, name: &str) -> Vec<String> {
     let of_the_name =
         |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{'));
     text.lines().filter(of_the_name).map(|line| line[name.len()..].to_owned()).collect()
+}
+
+fn blob_done(
+    scope: BlobScope,
+    verb: BlobVerb,
+    outcome: &'static str,
+    bytes: u64,
+) -> Event<'static> {
+    Event::Blob(BlobEvent::Done { scope, verb, outcome, bytes, took: ms(40) })
 }
 
 fn emit_one_of_each(metrics: &Metrics) {
@@ -62,6 +72,9 @@ fn emit_one_of_each(metrics: &Metrics) {
         Event::Purged { state: "dead", rows: 6 },
         Event::Sources { ids: &["acme.c".to_owned()], unreadable: 2 },
         Event::SourceChanged { source_id: "acme.c", what: "created" },
+        blob_done(BlobScope::Segments, BlobVerb::Put, "ok", 4_096),
+        Event::Blob(BlobEvent::Retried { scope: BlobScope::Claims }),
+        Event::Blob(BlobEvent::Breaker { endpoint: "https://s3.test", bucket: "b", state: "open" }),
         Event::ChildRestarted { child: "syncer" },
         Event::SubtreeDown { domain: "dispatch" },
     ] {
@@ -217,4 +230,88 @@ fn a_source_of_the_api_has_series_for_as_long_as_it_is_there() {
     metrics.emit(&Event::Sources { ids: &[], unreadable: 0 });
     metrics.emit(&answered);
     assert_eq!(metrics.encode(), before);
+}
+
+#[test]
+fn a_store_has_its_operations_by_what_they_were_and_how_they_ended() {
+    let metrics = metrics();
+    for event in [
+        blob_done(BlobScope::Backup, BlobVerb::Get, "ok", 10),
+        blob_done(BlobScope::Backup, BlobVerb::Get, "ok", 5),
+        blob_done(BlobScope::Backup, BlobVerb::Get, "not_found", 0),
+        blob_done(BlobScope::Backup, BlobVerb::PutIfAbsent, "already_exists", 0),
+        blob_done(BlobScope::Claims, BlobVerb::GetRange, "ok", 7),
+        blob_done(BlobScope::Claims, BlobVerb::Delete, "breaker_open", 0),
+        blob_done(BlobScope::Segments, BlobVerb::List, "deadline", 0),
+        Event::Blob(BlobEvent::Retried { scope: BlobScope::Claims }),
+        Event::Blob(BlobEvent::Retried { scope: BlobScope::Claims }),
+    ] {
+        metrics.emit(&event);
+    }
+    let text = metrics.encode();
+    let label = |rest: &str| format!("{{instance=\"one\",{rest}");
+    assert_eq!(
+        samples(&text, "ankusa_blob_store_operations_total"),
+        [
+            label("store=\"backup\",verb=\"get\",outcome=\"not_found\"} 1"),
+            label("store=\"backup\",verb=\"get\",outcome=\"ok\"} 2"),
+            label("store=\"backup\",verb=\"put_if_absent\",outcome=\"already_exists\"} 1"),
+            label("store=\"claims\",verb=\"delete\",outcome=\"breaker_open\"} 1"),
+            label("store=\"claims\",verb=\"get_range\",outcome=\"ok\"} 1"),
+            label("store=\"segments\",verb=\"list\",outcome=\"deadline\"} 1"),
+        ]
+    );
+    assert_eq!(
+        samples(&text, "ankusa_blob_store_bytes_total"),
+        [
+            label("store=\"backup\",verb=\"get\"} 15"),
+            label("store=\"backup\",verb=\"put_if_absent\"} 0"),
+            label("store=\"claims\",verb=\"delete\"} 0"),
+            label("store=\"claims\",verb=\"get_range\"} 7"),
+            label("store=\"segments\",verb=\"list\"} 0"),
+        ]
+    );
+    assert_eq!(
+        samples(&text, "ankusa_blob_store_duration_seconds_count"),
+        [
+            label("store=\"backup\",verb=\"get\"} 3"),
+            label("store=\"backup\",verb=\"put_if_absent\"} 1"),
+            label("store=\"claims\",verb=\"delete\"} 1"),
+            label("store=\"claims\",verb=\"get_range\"} 1"),
+            label("store=\"segments\",verb=\"list\"} 1"),
+        ]
+    );
+    assert_eq!(samples(&text, "ankusa_blob_store_retries_total"), [label("store=\"claims\"} 2")]);
+}
+
+#[test]
+fn a_bucket_shows_the_state_of_its_breaker_and_how_often_it_came_into_it() {
+    let metrics = metrics();
+    let turned = |bucket: &str, states: &[&'static str]| {
+        for state in states {
+            let breaker = BlobEvent::Breaker { endpoint: "https://s3.test", bucket, state };
+            metrics.emit(&Event::Blob(breaker));
+        }
+    };
+    turned("a", &["open", "half_open", "open", "half_open", "closed"]);
+    turned("b", &["open"]);
+    turned("c", &["open", "half_open"]);
+    let text = metrics.encode();
+    let label =
+        |rest: &str| format!("{{instance=\"one\",endpoint=\"https://s3.test\",bucket={rest}");
+    assert_eq!(
+        samples(&text, "ankusa_blob_store_breaker_open"),
+        [label("\"a\"} 0"), label("\"b\"} 1"), label("\"c\"} 2")]
+    );
+    assert_eq!(
+        samples(&text, "ankusa_blob_store_breaker_transitions_total"),
+        [
+            label("\"a\",state=\"closed\"} 1"),
+            label("\"a\",state=\"half_open\"} 2"),
+            label("\"a\",state=\"open\"} 2"),
+            label("\"b\",state=\"open\"} 1"),
+            label("\"c\",state=\"half_open\"} 1"),
+            label("\"c\",state=\"open\"} 1"),
+        ]
+    );
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
+
 /// What the process was started with; or what a test says it was.
 #[derive(Clone)]
-pub struct Environment(Arc<dyn Fn(&str) -> Option<String> + Send + Sync>);
+pub struct Environment(Arc<Lookup>);
 
 impl Environment {
     pub fn of_process() -> Self {

@@ -27,17 +27,20 @@ const EARLY: Duration = Duration::from_secs(240);
 /// Where the keys of one store come from. Which it is does not change while the node runs.
 pub(super) enum Chain {
     Fixed(Arc<Keys>),
-    Fetched {
-        source: Source,
-        side: SideChannel,
-        kept: Cached<Arc<Keys>>,
-        clock: Arc<dyn Clock>,
-    },
+    Fetched(Box<Fetcher>),
     /// There are none, and nobody may be asked.
     Nowhere,
 }
 
-pub(super) enum Source {
+/// Keys that end.
+pub(super) struct Fetcher {
+    source: Source,
+    side: SideChannel,
+    kept: Cached<Arc<Keys>>,
+    clock: Arc<dyn Clock>,
+}
+
+enum Source {
     WebIdentity(WebIdentity),
     Instance(Instance),
 }
@@ -74,7 +77,8 @@ impl Chain {
             return Ok(Self::Nowhere);
         };
         let side = SideChannel::new().map_err(|text| BlobSpecError::new("access_key_id", text))?;
-        Ok(Self::Fetched { source, side, kept: Cached::new(EARLY), clock: Arc::clone(clock) })
+        let (kept, clock) = (Cached::new(EARLY), Arc::clone(clock));
+        Ok(Self::Fetched(Box::new(Fetcher { source, side, kept, clock })))
     }
 
     /// The keys to sign with now.
@@ -84,16 +88,7 @@ impl Chain {
     pub(super) async fn get(&self, deadline: Instant) -> Result<Arc<Keys>, BlobError> {
         match self {
             Self::Fixed(keys) => Ok(Arc::clone(keys)),
-            Self::Fetched { source, side, kept, clock } => {
-                let fetch = async {
-                    let fetched = match source {
-                        Source::WebIdentity(identity) => identity.fetch(side, deadline).await,
-                        Source::Instance(instance) => instance.fetch(side, deadline).await,
-                    };
-                    fetched.map(|Fetched { value, expires_at_ms }| Fetched { value: Arc::new(value), expires_at_ms })
-                };
-                kept.get(&**clock, fetch).await
-            }
+            Self::Fetched(fetcher) => fetcher.get(deadline).await,
             Self::Nowhere => Err(BlobError::Forbidden(
                 "no credentials: not in the configuration, not in the environment, and no instance is to be asked"
                     .to_owned(),
@@ -105,8 +100,21 @@ impl Chain {
     pub(super) async fn forget(&self) -> bool {
         match self {
             Self::Fixed(_) | Self::Nowhere => false,
-            Self::Fetched { kept, .. } => kept.forget().await,
+            Self::Fetched(fetcher) => fetcher.kept.forget().await,
         }
+    }
+}
+
+impl Fetcher {
+    async fn get(&self, deadline: Instant) -> Result<Arc<Keys>, BlobError> {
+        let fetch = async {
+            let Fetched { value, expires_at_ms } = match &self.source {
+                Source::WebIdentity(identity) => identity.fetch(&self.side, deadline).await?,
+                Source::Instance(instance) => instance.fetch(&self.side, deadline).await?,
+            };
+            Ok(Fetched { value: Arc::new(value), expires_at_ms })
+        };
+        self.kept.get(&*self.clock, fetch).await
     }
 }
 
@@ -161,8 +169,10 @@ mod tests {
             .map_err(|error| error.to_string())?;
         Ok(match chain {
             Chain::Fixed(keys) => format!("{} {:?}", keys.access_key_id, keys.session_token),
-            Chain::Fetched { source: Source::WebIdentity(_), .. } => "web identity".to_owned(),
-            Chain::Fetched { source: Source::Instance(_), .. } => "instance".to_owned(),
+            Chain::Fetched(fetcher) => match fetcher.source {
+                Source::WebIdentity(_) => "web identity".to_owned(),
+                Source::Instance(_) => "instance".to_owned(),
+            },
             Chain::Nowhere => "nowhere".to_owned(),
         })
     }

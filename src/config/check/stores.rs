@@ -1,0 +1,90 @@
+//! Stores of objects that cannot be made as they are configured.
+
+use std::sync::Arc;
+
+use super::super::error::ConfigError;
+use super::super::key::child;
+use super::super::object_stores::{Block, ObjectStore};
+use super::Config;
+use crate::blob::options::TransportOptions;
+use crate::blob::transport::World;
+use crate::host::{HostClock, HostEntropy, NoEvents};
+
+/// The unit of `multipart_part_bytes`, in bytes.
+const PART_UNIT_BYTES: u64 = 256 << 10;
+
+pub(super) fn check(config: &Config, errors: &mut Vec<ConfigError>) {
+    let prefix = &config.storage.key_prefix;
+    if !is_prefix(prefix) {
+        let constraint = "\"\" or parts like name/, of A-Z a-z 0-9 . _ -";
+        errors.push(ConfigError::must("storage.key_prefix", constraint, format!("{prefix:?}")));
+    }
+    let stores = config.object_stores();
+    for (at, named) in stores.iter().enumerate() {
+        // One that stands for others, too, is wrong once.
+        if stores.iter().position(|other| other.key == named.key) == Some(at) {
+            check_store(config, &named.key, named.store, errors);
+        }
+    }
+}
+
+fn is_prefix(prefix: &str) -> bool {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    let is_part = |part: &str| !matches!(part, "" | "." | "..") && part.bytes().all(is_plain);
+    prefix.is_empty() || prefix.strip_suffix('/').is_some_and(|parts| parts.split('/').all(is_part))
+}
+
+fn check_store(config: &Config, key: &str, store: &ObjectStore, errors: &mut Vec<ConfigError>) {
+    let key = child(key, store.block.as_str());
+    if let Block::Local(local) = &store.block {
+        if let Some(root) = local.root.as_ref().filter(|root| !root.is_absolute()) {
+            let got = format!("{:?}", root.display().to_string());
+            errors.push(ConfigError::must(child(&key, "root"), "an absolute path", got));
+        }
+        // Making it would make its folder.
+        return;
+    }
+    if let Some(transport) = store.block.transport()
+        && let Err(error) = check_transport(&key, transport)
+    {
+        errors.push(error);
+        return;
+    }
+    // As the node will: whatever it would refuse is told here.
+    let world = World {
+        clock: Arc::new(HostClock),
+        entropy: Arc::new(HostEntropy),
+        events: Arc::new(NoEvents),
+        pools: Arc::default(),
+        breakers: Arc::default(),
+    };
+    let opened =
+        store.open(&config.local_root(), ankusa_actors::ports::BlobScope::Segments, &world);
+    if let Err(error) = opened {
+        errors.push(ConfigError::at(child(&key, &error.key), error.text));
+    }
+}
+
+/// # Errors
+/// What the sizes of parts owe each other, or a file that is not what it must be.
+fn check_transport(key: &str, transport: &TransportOptions) -> Result<(), ConfigError> {
+    let (part, threshold) = (transport.multipart_part_bytes, transport.multipart_threshold_bytes);
+    if part % PART_UNIT_BYTES != 0 {
+        let key = child(key, "multipart_part_bytes");
+        let constraint = format!("a multiple of {PART_UNIT_BYTES}");
+        return Err(ConfigError::must(key, constraint, part.to_string()));
+    }
+    if threshold < part {
+        let constraint = format!(">= multipart_part_bytes ({part})");
+        let key = child(key, "multipart_threshold_bytes");
+        return Err(ConfigError::must(key, constraint, threshold.to_string()));
+    }
+    let Some(path) = &transport.cacertfile else { return Ok(()) };
+    match std::fs::read(path) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let text = format!("cannot read {}: {error}", path.display());
+            Err(ConfigError::at(child(key, "cacertfile"), text))
+        }
+    }
+}
