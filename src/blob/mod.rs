@@ -17,6 +17,7 @@
 //! | [`advice`] | what an operator does about an error |
 //! | [`file_source`] | a file as the bytes of an object |
 //! | [`s3`] | S3, and what speaks its language |
+//! | [`gcs`] | Google Cloud Storage |
 //! | [`oci`] | Object Storage of Oracle's cloud |
 
 pub mod advice;
