@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod common;
+#[path = "support/s3_servers.rs"]
+mod s3_servers;
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -477,6 +479,52 @@ async fn blob_check_tries_every_store_once_without_a_node() {
     node.configure(json!({"storage": {"s3": {"sse": {"type": "kms"}}}}));
     let said = blob_check(&node).await;
     assert_eq!(said, told(78, "", "storage.s3.sse.key_id: is required with type kms\n"));
+}
+
+#[tokio::test]
+async fn a_real_bucket_is_tried_at_a_start_and_serves_every_verb() {
+    let worker = taking().await;
+    let spec = s3_servers::seaweedfs().spec("blob-ctl").await;
+    let endpoint = spec.endpoint.clone().unwrap();
+    let storage = json!({"type": "s3", "key_prefix": "node-a/", "s3": spec});
+    let mut node = TestNode::new(json!({"sources": demo(&worker), "storage": storage}));
+    let checks = "  create        ok\n  create again  ok\n  get           ok\n  range         ok\n  list          ok\n  \
+                  delete        ok\n                safe\n";
+    let named = format!("segments, backup, claims: s3 blob-ctl at {endpoint}\n{checks}");
+    assert_eq!(blob_check(&node).await, told(0, &named, ""));
+    node.boot().await;
+    let of = ["--store", "backup"];
+
+    // More than one part each.
+    let (first, other) = (Chance::of(1).bytes((17 << 20) + 3), Chance::of(2).bytes(17 << 20));
+    let (source, second) = (file(&node, "first", &first), file(&node, "other", &other));
+    let key = "node-a/a b/ä+%2F";
+    let put = blob(&node, &["put", key, &source, "--if-absent", of[0], of[1]]).await;
+    let size = format!("store  backup\nkey    {key}\nbytes  17825795\n");
+    assert_eq!(put, told(0, &size, ""));
+    let put = blob(&node, &["put", key, &second, "--if-absent", of[0], of[1]]).await;
+    assert_eq!(put.code, Some(11), "{put:?}");
+    let copy = text(&node.path("copy"));
+    assert_eq!(blob(&node, &["get", key, &copy, of[0], of[1]]).await, told(0, &size, ""));
+    assert!(fs::read(&copy).unwrap() == first);
+    assert_eq!(blob(&node, &["put", key, &second, of[0], of[1]]).await.code, Some(0));
+    assert_eq!(blob(&node, &["get", key, &copy, of[0], of[1]]).await.code, Some(0));
+    assert!(fs::read(&copy).unwrap() == other);
+    let listed = blob(&node, &["ls", of[0], of[1]]).await;
+    let table = format!("       BYTES  KEY\n    17825792  {key}\nobjects: 1, bytes: 17825792\n");
+    assert_eq!(listed, told(0, &table, ""), "what was tried with is gone");
+    assert_eq!(blob(&node, &["rm", key, of[0], of[1]]).await.code, Some(0));
+    assert_eq!(blob(&node, &["stat", key, of[0], of[1]]).await.code, Some(10));
+
+    for (wrong, why) in [
+        (json!({"secret_access_key": "another"}), "\n  create        failed: forbidden: "),
+        (json!({"bucket": "no-such-bucket"}), "\n  create        failed: misconfigured: "),
+    ] {
+        let mut other = TestNode::new(json!({"storage": storage}));
+        other.configure(json!({"storage": {"s3": wrong}}));
+        let said = blob_check(&other).await;
+        assert!(said.code == Some(1) && said.out.contains(why), "{said:?}");
+    }
 }
 
 #[tokio::test]

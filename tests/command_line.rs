@@ -113,6 +113,48 @@ fn every_verb_is_its_documented_request() {
 }
 
 #[test]
+fn what_is_asked_of_a_store_is_its_documented_request() {
+    for (args, request) in [
+        (vec!["stat", "a/b &c"], "GET /v1/blob/stat?store=claims&key=a%2Fb+%26c HTTP/1.1"),
+        (vec!["rm", "a/b"], "DELETE /v1/blob/object?store=claims&key=a%2Fb HTTP/1.1"),
+    ] {
+        let args = [&["blob", "--store", "claims"][..], &args].concat();
+        let args = [&args[..1], &args[3..], &args[1..3]].concat();
+        let (asked, (code, _, err)) = ctl(&args, json("200 OK", "{}"));
+        assert_eq!((asked.as_str(), code, err.as_str()), (request, Some(0), ""), "{args:?}");
+    }
+    // The node says who it is by the words of the store, and this by its exit code.
+    let advice = r#"{"error":"throttled","message":"not before 7 s","advice":"wait"}"#;
+    let stat = ["blob", "stat", "a", "--store", "backup"];
+    let (_, told) = ctl(&stat, json("503 Service Unavailable", advice));
+    assert_eq!(told, (Some(13), String::new(), "throttled: not before 7 s\nwait\n".to_owned()));
+    // The same words without it are those of something else.
+    let (_, told) = ctl(&stat, json("404 Not Found", r#"{"error":"not_found"}"#));
+    assert_eq!(told, (Some(1), String::new(), "not_found\n".to_owned()));
+}
+
+#[test]
+fn a_listing_without_its_last_line_is_a_failure() {
+    let entry = "{\"key\":\"a\u{1b}\",\"bytes\":7}\n".replace('\u{1b}', "\\u001b");
+    let end = "{\"end\":true,\"objects\":1,\"bytes\":7}\n";
+    let ls = ["blob", "ls", "a", "--store", "segments"];
+    let (asked, told) = ctl(&ls, json("200 OK", &format!("{entry}{end}")));
+    assert_eq!(asked, "GET /v1/blob/list?store=segments&prefix=a HTTP/1.1");
+    let table = "       BYTES  KEY\n           7  a\\u{1b}\n";
+    assert_eq!(told, (Some(0), format!("{table}objects: 1, bytes: 7\n"), String::new()));
+    let broke = "the listing broke off\n".to_owned();
+    let (_, told) = ctl(&ls, json("200 OK", &entry));
+    assert_eq!(told, (Some(1), table.to_owned(), broke.clone()));
+    // Nor is half of the last line one.
+    let (_, told) = ctl(&ls, json("200 OK", &format!("{entry}{}", &end[..9])));
+    assert_eq!(told, (Some(1), table.to_owned(), broke));
+    let whole = json("200 OK", &format!("{entry}{end}"));
+    let (_, (code, _, err)) = ctl(&ls, whole[..whole.len() - 5].to_owned());
+    assert_eq!(code, Some(1));
+    assert!(err.starts_with("the listing broke off: "), "{err}");
+}
+
+#[test]
 fn people_get_tables_and_scripts_the_nodes_own_json() {
     let body = r#"{"hooks":[{"seq":1,"id":"a"},{"seq":12,"id":"b"}],"more":false}"#;
     let (_, (code, out, _)) = ctl(&["hooks"], json("200 OK", body));

@@ -32,6 +32,11 @@ impl Progress {
         self.0.inc(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
+    /// Everything is sent, and it goes on elsewhere.
+    pub(super) fn say(&self, what: &'static str) {
+        self.0.set_message(what);
+    }
+
     /// Takes it off the screen.
     pub(super) fn done(&self) {
         self.0.finish_and_clear();

@@ -71,6 +71,9 @@ fn sent(
             let read = source.read(&mut chunk).await?;
             chunk.truncate(read);
             progress.add(read);
+            if read == 0 || source.limit() == 0 {
+                progress.say("storing");
+            }
             let frame = Frame::data(Bytes::from(chunk));
             Ok((read > 0).then_some((frame, (source, progress))))
         });
