@@ -1,6 +1,7 @@
 //! Connections to one endpoint: bounded, and a wait for one is too ("A connection pool per endpoint").
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub struct Pool {
     client: Client,
     free: Arc<Semaphore>,
     checkout: Duration,
+    /// What its servers were asked to prove.
+    cacertfile: Option<PathBuf>,
 }
 
 /// The pools of a node: one an endpoint, whatever stores talk to it.
@@ -33,10 +36,15 @@ impl Pools {
     /// That of an endpoint. The first store that asks says how large it is.
     ///
     /// # Errors
-    /// Why there can be none: `cacertfile` cannot be read, or holds no certificate.
+    /// Why there can be none: `cacertfile` cannot be read, or holds no certificate, or is another than that of a store which
+    /// talks to the endpoint already.
     pub fn of(&self, endpoint: &str, options: &TransportOptions) -> Result<Arc<Pool>, String> {
         let mut by_endpoint = self.by_endpoint.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = by_endpoint.get(endpoint) {
+            // Connections are shared, and with them whom they trust.
+            if pool.cacertfile != options.cacertfile {
+                return Err(format!("must be the same for every store at {endpoint}"));
+            }
             return Ok(Arc::clone(pool));
         }
         let pool = Arc::new(Pool::new(endpoint, options)?);
@@ -77,7 +85,9 @@ impl Pool {
         }
         let client = client.build().map_err(|error| format!("{endpoint}: {error}"))?;
         let free = Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS)));
-        Ok(Self { client, free, checkout: Duration::from_millis(options.pool_timeout) })
+        let (checkout, cacertfile) =
+            (Duration::from_millis(options.pool_timeout), options.cacertfile.clone());
+        Ok(Self { client, free, checkout, cacertfile })
     }
 
     pub(super) const fn client(&self) -> &Client {

@@ -110,7 +110,7 @@ pub fn open_at(
     let kms_key = kms_key(spec.sse.as_ref())?;
     let credentials = credentials(spec, metadata_host)?;
     let transport = Transport::new(scope, &endpoint, &spec.bucket, &spec.transport, world)
-        .map_err(|why| BlobSpecError::new("endpoint", why))?;
+        .map_err(|why| BlobSpecError::new("cacertfile", why))?;
     let places = Places::new(endpoint, &spec.bucket);
     let entropy = Arc::clone(&world.entropy);
     Ok(Arc::new(Gcs { transport, places, credentials, kms_key, entropy }))
