@@ -1414,6 +1414,12 @@ fn a_store_that_makes_no_sense_is_refused_at_the_key_that_is_wrong() {
             "storage.s3.cacertfile: cannot read /does/not/exist.pem: No such file or directory (os error 2)",
         ),
         (
+            "storage: {type: s3, s3: {bucket: one, endpoint: \"http://h:1\"}}\n\
+             backup: {store: {type: s3, s3: {bucket: two, endpoint: \"http://h:1/\", cacertfile: Cargo.toml}}}"
+                .to_owned(),
+            "backup.store.s3.cacertfile: must be the same for every store at http://h:1",
+        ),
+        (
             "storage: {type: gcs, gcs: {bucket: b, auth: token}}".to_owned(),
             "storage.gcs.token: is required with auth: token",
         ),

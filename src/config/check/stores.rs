@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::error::ConfigError;
 use super::super::key::child;
-use super::super::object_stores::{Block, ObjectStore};
+use super::super::object_stores::{Block, NamedStore};
 use super::Config;
 use crate::blob::options::TransportOptions;
 use crate::blob::transport::World;
@@ -20,10 +20,18 @@ pub(super) fn check(config: &Config, errors: &mut Vec<ConfigError>) {
         errors.push(ConfigError::must("storage.key_prefix", constraint, format!("{prefix:?}")));
     }
     let stores = config.object_stores();
+    // As the node will: whatever it would refuse is told here, and what stores owe each other, too.
+    let world = World {
+        clock: Arc::new(HostClock),
+        entropy: Arc::new(HostEntropy),
+        events: Arc::new(NoEvents),
+        pools: Arc::default(),
+        breakers: Arc::default(),
+    };
     for (at, named) in stores.iter().enumerate() {
         // One that stands for others, too, is wrong once.
         if stores.iter().position(|other| other.key == named.key) == Some(at) {
-            check_store(config, &named.key, named.store, errors);
+            check_store(config, named, &world, errors);
         }
     }
 }
@@ -34,8 +42,14 @@ fn is_prefix(prefix: &str) -> bool {
     prefix.is_empty() || prefix.strip_suffix('/').is_some_and(|parts| parts.split('/').all(is_part))
 }
 
-fn check_store(config: &Config, key: &str, store: &ObjectStore, errors: &mut Vec<ConfigError>) {
-    let key = child(key, store.block.as_str());
+fn check_store(
+    config: &Config,
+    named: &NamedStore<'_>,
+    world: &World,
+    errors: &mut Vec<ConfigError>,
+) {
+    let store = named.store;
+    let key = child(&named.key, store.block.as_str());
     if let Block::Local(local) = &store.block {
         if let Some(root) = local.root.as_ref().filter(|root| !root.is_absolute()) {
             let got = format!("{:?}", root.display().to_string());
@@ -50,16 +64,7 @@ fn check_store(config: &Config, key: &str, store: &ObjectStore, errors: &mut Vec
         errors.push(error);
         return;
     }
-    // As the node will: whatever it would refuse is told here.
-    let world = World {
-        clock: Arc::new(HostClock),
-        entropy: Arc::new(HostEntropy),
-        events: Arc::new(NoEvents),
-        pools: Arc::default(),
-        breakers: Arc::default(),
-    };
-    let opened =
-        store.open(&config.local_root(), ankusa_actors::ports::BlobScope::Segments, &world);
+    let opened = store.open(&config.local_root(), named.scope, world);
     if let Err(error) = opened {
         errors.push(ConfigError::at(child(&key, &error.key), error.text));
     }
