@@ -140,10 +140,8 @@ impl Blob for Azure {
         if answer.status.is_success() {
             return Ok(());
         }
-        match self.0.language.error(&answer) {
-            BlobError::NotFound => Ok(()),
-            error => Err(error),
-        }
+        let error = self.0.language.error(&answer);
+        if error == BlobError::NotFound { Ok(()) } else { Err(error) }
     }
 
     async fn list(
