@@ -13,6 +13,11 @@
 mod answers;
 #[path = "azure/mod.rs"]
 mod azure;
+#[path = "support/fault_table.rs"]
+mod fault_table;
+/// What breaks on the way to Azurite.
+#[path = "azure/faults.rs"]
+mod faults;
 /// Objects that Azurite keeps.
 #[path = "azure/objects.rs"]
 mod objects;

@@ -332,6 +332,35 @@ async fn a_write_that_is_late_leaves_nothing() {
     assert_eq!(store.get("k").await.unwrap(), "kept");
 }
 
+#[test]
+fn a_disk_that_does_not_answer_is_waited_for_until_the_deadline() {
+    // One thread waits for disks, and this one does for ever.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let store = Store::new();
+        store.put("k", b"1").await.unwrap();
+        let (let_go, hangs) = std::sync::mpsc::channel::<()>();
+        let hung = tokio::task::spawn_blocking(move || hangs.recv());
+        let soon = || Some(Instant::now() + Duration::from_millis(50));
+        let k = key("k");
+        assert_eq!(store.fs.get(&k, soon()).await, Err(BlobError::Deadline));
+        assert_eq!(
+            store.fs.put(&k, BlobBody::from(vec![]), soon()).await,
+            Err(BlobError::Deadline)
+        );
+        assert_eq!(store.fs.list("", soon()).await, Err(BlobError::Deadline));
+        assert_eq!(store.another().get(&k, soon()).await, Err(BlobError::Deadline));
+        let_go.send(()).unwrap();
+        hung.await.unwrap().unwrap();
+        assert_eq!(store.get("k").await.unwrap(), "1");
+        assert_eq!(files(store.fs.root()), ["k"]);
+    });
+}
+
 // Where no key leads.
 
 #[tokio::test]

@@ -2,6 +2,10 @@
 //! contract of object stores, signatures, digests, conditions, parts, pages, refusals, and the instance as who signs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[path = "support/fault_table.rs"]
+mod fault_table;
+#[path = "oci/faults.rs"]
+mod faults;
 mod oci;
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The probe of object stores: what it makes of a store that keeps its word, of each that does not, and of one that cannot
 //! be asked.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::wildcard_enum_match_arm)]
 
 use std::sync::Arc;
 

@@ -14,6 +14,10 @@ use ankusa_node::host::{HostClock, HostEntropy};
 mod answers;
 #[path = "blob_s3/credentials.rs"]
 mod credentials;
+#[path = "support/fault_table.rs"]
+mod fault_table;
+#[path = "blob_s3/faults.rs"]
+mod faults;
 #[path = "support/relay.rs"]
 mod relay;
 #[path = "support/s3_servers.rs"]

@@ -64,10 +64,11 @@ impl Journal {
 
 impl Events for Journal {
     fn emit(&self, event: &Event<'_>) {
+        let Event::Blob(event) = event else { panic!("{event:?}") };
         let line = match event {
-            Event::Blob(BlobEvent::Retried { scope }) => format!("retry {}", scope.as_str()),
-            Event::Blob(BlobEvent::Breaker { state, .. }) => (*state).to_owned(),
-            other => panic!("{other:?}"),
+            BlobEvent::Retried { scope } => format!("retry {}", scope.as_str()),
+            BlobEvent::Breaker { state, .. } => (*state).to_owned(),
+            BlobEvent::Done { .. } => panic!("{event:?}"),
         };
         self.0.lock().unwrap().push(line);
     }

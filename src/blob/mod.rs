@@ -11,11 +11,13 @@
 //! | [`cached`], [`side`] | credentials that expire, and those who give them out |
 //! | [`local_fs`] | files below a folder of this host |
 //! | [`azure`] | Azure Blob Storage |
+//! | [`gcs`] | Google Cloud Storage |
 //! | [`observed`] | any store, with what is asked of it told |
 //! | [`probe`] | whether a store does what its answers say |
 //! | [`advice`] | what an operator does about an error |
 //! | [`file_source`] | a file as the bytes of an object |
 //! | [`s3`] | S3, and what speaks its language |
+//! | [`gcs`] | Google Cloud Storage |
 //! | [`oci`] | Object Storage of Oracle's cloud |
 
 pub mod advice;

@@ -69,8 +69,8 @@ async fn a_create_whose_answer_was_lost_is_this_one_and_not_anothers() {
 #[tokio::test]
 async fn a_refusal_that_was_lost_with_what_was_sent_is_found_out() {
     for (there, bytes, asked, expected) in [
-        (Some(b'x'), 65_537, 4, Ok(())),
-        (Some(b'y'), 65_537, 4, Err("already_exists")),
+        (Some(b'x'), 65_537, 5, Ok(())),
+        (Some(b'y'), 65_537, 5, Err("already_exists")),
         (None, 65_537, 4, Err("transport")),
         // So few that an answer would have been heard.
         (Some(b'x'), 65_536, 3, Err("transport")),

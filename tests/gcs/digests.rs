@@ -19,10 +19,37 @@ async fn an_upload_that_changes_on_the_way_is_refused_by_the_store() {
     integrity(store.put(&key("large"), noise(2 * STEP + 1).into(), None).await);
     assert_eq!(fake.state().objects.len(), 0);
     assert_eq!(fake.state().open_sessions(), 0);
+    // Nothing had to be removed.
+    assert_eq!(fake.journal().last().unwrap(), "cancel");
     // The same again, unharmed.
     store.put(&key("small"), noise(1_000).into(), None).await.unwrap();
     store.put(&key("large"), noise(2 * STEP + 1).into(), None).await.unwrap();
     assert_eq!(fake.bytes_of("large").unwrap(), noise(2 * STEP + 1));
+}
+
+#[tokio::test]
+async fn the_header_is_enough_and_so_is_the_metadata() {
+    let fake = Fake::start().await;
+    let store = Surroundings::new().open(&spec(&fake.url()));
+    let put = async || {
+        fake.fault("multipart", Fault::BitFlipsOnTheWayThere);
+        integrity(store.put(&key("k"), noise(1_000).into(), None).await);
+        assert_eq!(fake.bytes_of("k"), None);
+        fake.journal().len()
+    };
+    for deaf_to in ["header", "metadata"] {
+        fake.state().deaf_to = vec![deaf_to];
+        assert_eq!(put().await, 1, "{deaf_to}");
+    }
+    // Who looks at neither takes it, and it is removed.
+    fake.state().deaf_to = vec!["header", "metadata"];
+    assert_eq!(put().await, 2);
+    // Of an upload in parts there is the header alone.
+    fake.fault("part", Fault::BitFlipsOnTheWayThere);
+    integrity(store.put(&key("large"), noise(STEP + 1).into(), None).await);
+    let last = fake.journal().pop().unwrap();
+    assert!(last.starts_with("delete if 17000"), "{last}");
+    assert_eq!(fake.bytes_of("large"), None);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Emulators of others, started for one test on a port of their own and stopped with it.
 
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -58,6 +58,10 @@ impl Emulator {
         });
         emulator.until_it_answers("/").await;
         emulator
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
     pub fn url(&self) -> String {

@@ -36,6 +36,8 @@ pub struct State {
     pub page_max: usize,
     /// Who may ask; `None` for everybody.
     pub tokens: Option<BTreeSet<String>>,
+    /// The forms of a digest it does not know: `header`, `metadata`.
+    pub deaf_to: Vec<&'static str>,
     /// To be done wrong, each once: with a request of its verb, after so many others of it.
     faults: VecDeque<(&'static str, usize, Fault)>,
     journal: Vec<String>,
@@ -51,12 +53,17 @@ impl Fake {
             born: 0,
             page_max: 1_000,
             tokens: None,
+            deaf_to: Vec::new(),
             faults: VecDeque::new(),
             journal: Vec::new(),
         };
         let state = Arc::new(Mutex::new(state));
         let serving = tokio::spawn(serve(listener, Arc::clone(&state)));
         Self { address, state, serving }
+    }
+
+    pub const fn address(&self) -> SocketAddr {
+        self.address
     }
 
     pub fn url(&self) -> String {

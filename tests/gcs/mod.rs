@@ -12,6 +12,7 @@ mod crosscheck;
 mod digests;
 pub mod emulators;
 mod fake;
+mod faults;
 mod listings;
 mod metadata;
 mod objects;

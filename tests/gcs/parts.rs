@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ankusa_actors::ports::{BlobBody, BlobError, BlobSource};
 use ankusa_node::blob::gcs::GcsSpec;
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use super::{Fake, Fault, STEP, Said, Surroundings, key, noise, spec};
 
@@ -185,6 +187,8 @@ async fn an_upload_with_all_its_bytes_is_finished_by_asking() {
 struct Watched {
     reads: Mutex<Vec<Range<u64>>>,
     fails_at: Option<u64>,
+    /// This byte is not there before then.
+    waits: Option<(u64, Instant)>,
 }
 
 #[async_trait]
@@ -195,6 +199,11 @@ impl BlobSource for Watched {
 
     async fn read(&self, range: Range<u64>) -> Result<Bytes, BlobError> {
         self.reads.lock().unwrap().push(range.clone());
+        if let Some((at, until)) = self.waits
+            && range.contains(&at)
+        {
+            tokio::time::sleep_until(until).await;
+        }
         if self.fails_at.is_some_and(|at| range.contains(&at)) {
             return Err(BlobError::Transport("the disk".to_owned()));
         }
@@ -213,6 +222,18 @@ async fn no_more_than_a_part_of_a_body_is_read_at_a_time() {
     assert_eq!(fake.bytes_of("k").unwrap(), noise(BYTES));
     let reads = source.reads.lock().unwrap().clone();
     assert_eq!(reads, [0..262_144, 262_144..524_288, 262_144..524_288, 524_288..524_388]);
+}
+
+#[tokio::test]
+async fn nothing_is_sent_past_the_deadline_not_even_that_it_is_over() {
+    let fake = Fake::start().await;
+    let store = Surroundings::new().open(&spec(&fake.url()));
+    let deadline = Instant::now() + Duration::from_secs(2);
+    let source = Arc::new(Watched { waits: Some((300_000, deadline)), ..Watched::default() });
+    let late = store.put(&key("k"), BlobBody::of_source(source), Some(deadline)).await;
+    assert_eq!(late, Err(BlobError::Deadline));
+    assert_eq!(fake.journal(), WELL[..2]);
+    assert_eq!(fake.bytes_of("k"), None);
 }
 
 #[tokio::test]

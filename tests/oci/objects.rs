@@ -74,7 +74,7 @@ struct Kept {
 }
 
 pub struct Objects {
-    host: String,
+    hosts: Mutex<Vec<String>>,
     pub clock: Arc<SetClock>,
     kept: Mutex<Kept>,
     /// Parts that are being sent wait for each other here.
@@ -86,13 +86,18 @@ pub struct Objects {
 impl Objects {
     pub fn new(host: String) -> Self {
         Self {
-            host,
+            hosts: Mutex::new(vec![host]),
             clock: SetClock::new(),
             kept: Mutex::default(),
             meeting: Mutex::default(),
             parts_now: AtomicUsize::new(0),
             parts_at_once: AtomicUsize::new(0),
         }
+    }
+
+    /// What requests can be sent to as well: something that is in front of it.
+    pub fn is_behind(&self, host: String) {
+        self.hosts.lock().unwrap().push(host);
     }
 
     pub fn trust(&self, key_id: &str, public_der: &[u8]) {
@@ -134,9 +139,12 @@ impl Objects {
     fn signer(&self, request: &Request<Bytes>, target: &str) -> Result<String, &'static str> {
         let writes_object = request.method() == Method::PUT
             && (target.starts_with("/o/") || target.starts_with("/u/"));
+        let hosts = self.hosts.lock().unwrap().clone();
+        let asked = hosts.iter().find(|host| header(request, "host") == Some(host.as_str()));
+        let host = asked.or(hosts.first()).unwrap();
         let verifier = Verifier {
             clock: &*self.clock,
-            host: &self.host,
+            host,
             generic: &["date", "(request-target)", "host"],
             body_is_signed: !writes_object,
         };

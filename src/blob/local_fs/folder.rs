@@ -6,13 +6,39 @@ use std::path::Path;
 
 use ankusa_actors::ports::{BlobError, BlobKey};
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, fstat, fsync, mkdirat, open, openat, statat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, Stat, fstat, fsync, mkdirat, open, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
 use super::object::Object;
 
 pub(super) struct Folder(OwnedFd);
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A file.
+    Object,
+    Folder,
+    Link,
+    /// A pipe, a socket, a device.
+    Other,
+}
+
+impl Kind {
+    pub(super) fn of(stat: &Stat) -> Self {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if kind == FileType::RegularFile {
+            Self::Object
+        } else if kind == FileType::Directory {
+            Self::Folder
+        } else if kind == FileType::Symlink {
+            Self::Link
+        } else {
+            Self::Other
+        }
+    }
+}
 
 /// What is in a folder under a name.
 pub(super) enum Found {
@@ -62,8 +88,8 @@ impl Folder {
             Ok(fd) => Ok(Ok(Self(fd))),
             Err(Errno::NOENT) => Ok(Err(Instead::Nothing)),
             Err(Errno::NOTDIR | Errno::LOOP) => match self.kind(name, path)? {
-                Some(FileType::Symlink) => Err(is_a_link(path)),
-                Some(_no_folder) => Ok(Err(Instead::Object)),
+                Some(Kind::Link) => Err(is_a_link(path)),
+                Some(Kind::Folder | Kind::Object | Kind::Other) => Ok(Err(Instead::Object)),
                 None => Ok(Err(Instead::Nothing)),
             },
             Err(errno) => Err(failed("open", path, errno)),
@@ -107,10 +133,10 @@ impl Folder {
             Err(errno) => return Err(failed("open", key.as_str(), errno)),
         };
         let stat = fstat(&fd).map_err(|errno| failed("look at", key.as_str(), errno))?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok(Found::Object(Object::new(fd, stat.st_size))),
-            FileType::Directory => Ok(Found::Folder),
-            _no_file => Err(is_no_file(key)),
+        match Kind::of(&stat) {
+            Kind::Object => Ok(Found::Object(Object::new(fd, stat.st_size))),
+            Kind::Folder => Ok(Found::Folder),
+            Kind::Link | Kind::Other => Err(is_no_file(key)),
         }
     }
 
@@ -118,18 +144,18 @@ impl Folder {
     /// What is there is no object, and no object can be put over it.
     pub(super) fn takes(&self, name: &str, key: &BlobKey) -> Result<(), BlobError> {
         match self.kind(name, key.as_str())? {
-            None | Some(FileType::RegularFile) => Ok(()),
-            Some(FileType::Directory) => Err(is_a_folder(key)),
-            Some(FileType::Symlink) => Err(is_a_link(key.as_str())),
-            Some(_no_file) => Err(is_no_file(key)),
+            None | Some(Kind::Object) => Ok(()),
+            Some(Kind::Folder) => Err(is_a_folder(key)),
+            Some(Kind::Link) => Err(is_a_link(key.as_str())),
+            Some(Kind::Other) => Err(is_no_file(key)),
         }
     }
 
     /// Removes an object. A folder is none.
     pub(super) fn remove(&self, name: &str, key: &BlobKey) -> Result<(), BlobError> {
         match self.kind(name, key.as_str())? {
-            None | Some(FileType::Directory) => return Ok(()),
-            Some(_object_or_neither) => self.takes(name, key)?,
+            None | Some(Kind::Folder) => return Ok(()),
+            Some(Kind::Object | Kind::Link | Kind::Other) => self.takes(name, key)?,
         }
         match unlinkat(&self.0, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => self.sync(key.as_str()),
@@ -138,9 +164,9 @@ impl Folder {
     }
 
     /// What there is under a name, links not followed.
-    fn kind(&self, name: &str, path: &str) -> Result<Option<FileType>, BlobError> {
+    fn kind(&self, name: &str, path: &str) -> Result<Option<Kind>, BlobError> {
         match statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
+            Ok(stat) => Ok(Some(Kind::of(&stat))),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(failed("look at", path, errno)),
         }

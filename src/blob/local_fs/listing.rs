@@ -4,12 +4,12 @@ use std::sync::Weak;
 
 use ankusa_actors::ports::{BlobEntry, BlobError, is_unfinished};
 use rustix::fs::{
-    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat, flock, openat, statat, unlinkat,
+    AtFlags, Dir, FlockOperation, Mode, OFlags, Stat, flock, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use tokio::time::Instant;
 
-use super::folder::{Folder, failed};
+use super::folder::{Folder, Kind, failed};
 use super::{Place, in_time};
 
 /// What a file system keeps at its top for itself, unreadable to most.
@@ -31,14 +31,14 @@ pub(super) fn list(
     while let Some(folder) = walk.next_folder()? {
         in_time(deadline)?;
         folder.each(|name, path, stat| {
-            match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory if leads_there(&path) => walk.ahead.push(path),
-                FileType::RegularFile if path.starts_with(prefix) && !is_unfinished(name) => {
+            match Kind::of(&stat) {
+                Kind::Folder if leads_there(&path) => walk.ahead.push(path),
+                Kind::Object if path.starts_with(prefix) && !is_unfinished(name) => {
                     let bytes = u64::try_from(stat.st_size).unwrap_or(0);
                     found.push(BlobEntry { key: path, bytes });
                 }
-                // Of another prefix; or a link, a pipe: no object of ours.
-                _other => {}
+                // Of another prefix; or no object of anybody's.
+                Kind::Folder | Kind::Object | Kind::Link | Kind::Other => {}
             }
             Ok(())
         })?;
@@ -57,12 +57,12 @@ pub(super) fn sweep(root: &Folder, place: &Weak<Place>) -> Result<u64, BlobError
             break;
         }
         folder.each(|name, path, stat| {
-            match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => walk.ahead.push(path),
-                FileType::RegularFile if is_unfinished(name) => {
+            match Kind::of(&stat) {
+                Kind::Folder => walk.ahead.push(path),
+                Kind::Object if is_unfinished(name) => {
                     swept += u64::from(remove_left(&folder.folder, name, &path)?);
                 }
-                _other => {}
+                Kind::Object | Kind::Link | Kind::Other => {}
             }
             Ok(())
         })?;

@@ -10,6 +10,8 @@
 //! * No key leads out of the folder: [`BlobKey`] has no `..`, and no symbolic link below the root is followed, listed or
 //!   replaced: it is an error. The root itself may be one.
 //! * The root is made at the first call, and never again: when a disk is no longer mounted, nothing is written beside it.
+//! * A disk that does not answer is waited for until the deadline of a call; there is none unless the caller has one.
+//!   What it does afterwards it does all the same, whole.
 //! * Folders that become empty stay. They are no objects and are never listed.
 //!
 //! What the system answers comes to the following; nothing is tried again here, for a POSIX error does not pass by itself.
@@ -31,7 +33,7 @@ use ankusa_actors::ports::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::OnceCell;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
 use super::spec_error::BlobSpecError;
@@ -98,10 +100,10 @@ impl LocalFs {
 
     /// Makes the root, if there is none, and has what crashes left there removed: beside everything else, for a folder
     /// can be large.
-    async fn opened(&self) -> Result<(), BlobError> {
+    async fn opened(&self, deadline: Option<Instant>) -> Result<(), BlobError> {
         let open = async || {
             let place = Arc::clone(&self.place);
-            blocking(move || root::make(&place.root)).await?;
+            blocking(deadline, move || root::make(&place.root)).await?;
             let place = Arc::downgrade(&self.place);
             drop(tokio::task::spawn_blocking(move || sweep(&place)));
             Ok::<(), BlobError>(())
@@ -114,10 +116,9 @@ impl LocalFs {
         deadline: Option<Instant>,
         work: impl FnOnce(&Place) -> Result<T, BlobError> + Send + 'static,
     ) -> Result<T, BlobError> {
-        in_time(deadline)?;
-        self.opened().await?;
+        self.opened(deadline).await?;
         let place = Arc::clone(&self.place);
-        blocking(move || work(&place)).await
+        blocking(deadline, move || work(&place)).await
     }
 
     /// A file beside the place of `key` with all of `body` in it.
@@ -133,11 +134,9 @@ impl LocalFs {
         while at < body.bytes() {
             let end = body.bytes().min(at + AT_ONCE_BYTES);
             let pieces = body.read(at..end).await?;
-            in_time(deadline)?;
-            file = blocking(move || file.with(&pieces)).await?;
+            file = blocking(deadline, move || file.with(&pieces)).await?;
             at = end;
         }
-        in_time(deadline)?;
         Ok(file)
     }
 
@@ -162,9 +161,8 @@ impl LocalFs {
         while at < body.bytes() {
             let end = body.bytes().min(at + AT_ONCE_BYTES);
             let pieces = body.read(at..end).await?;
-            in_time(deadline)?;
             let object = Arc::clone(&object);
-            if !blocking(move || object.holds(at, &pieces)).await? {
+            if !blocking(deadline, move || object.holds(at, &pieces)).await? {
                 return Err(BlobError::AlreadyExists);
             }
             at = end;
@@ -279,14 +277,22 @@ fn too_much() -> BlobError {
     BlobError::Misconfigured(format!("{GET_MAX_BYTES} bytes are the most that is read at once"))
 }
 
+/// Waits for the disk, not past `deadline`: what it does later it does all the same.
 async fn blocking<T: Send + 'static>(
+    deadline: Option<Instant>,
     work: impl FnOnce() -> Result<T, BlobError> + Send + 'static,
 ) -> Result<T, BlobError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        // It is cancelled with the runtime alone.
-        Err(error) => Err(BlobError::Transport(error.to_string())),
-    }
+    in_time(deadline)?;
+    let working = tokio::task::spawn_blocking(work);
+    let done = match deadline {
+        None => working.await,
+        Some(deadline) => match timeout_at(deadline, working).await {
+            Ok(done) => done,
+            Err(_) => return Err(BlobError::Deadline),
+        },
+    };
+    // It is cancelled with the runtime alone.
+    done.unwrap_or_else(|error| Err(BlobError::Transport(error.to_string())))
 }
 
 #[async_trait]
@@ -298,7 +304,7 @@ impl Blob for LocalFs {
         deadline: Option<Instant>,
     ) -> Result<(), BlobError> {
         let file = self.written(key, &body, deadline).await?;
-        blocking(move || file.replace()).await
+        blocking(deadline, move || file.replace()).await
     }
 
     async fn put_if_absent(
@@ -311,7 +317,9 @@ impl Blob for LocalFs {
             return Ok(());
         }
         let file = self.written(key, &body, deadline).await?;
-        if blocking(move || file.create()).await? || self.is_there(key, &body, deadline).await? {
+        if blocking(deadline, move || file.create()).await?
+            || self.is_there(key, &body, deadline).await?
+        {
             return Ok(());
         }
         Err(BlobError::Transport(format!("{key} was there and is gone")))

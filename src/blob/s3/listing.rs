@@ -141,6 +141,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::blob::s3::parse_error;
 
     fn entry(key: &str, bytes: u64) -> BlobEntry {
         BlobEntry { key: key.to_owned(), bytes }
@@ -232,6 +233,24 @@ mod tests {
             );
         }
         assert!(parse_listing(b"").is_err());
+    }
+
+    #[test]
+    fn no_part_of_a_page_is_a_page_and_no_damage_to_one_a_panic() {
+        let whole = page(
+            &(contents("a&#228;%20<![CDATA[b]]>", 7) + LAST + "<EncodingType>url</EncodingType>"),
+        );
+        let whole = whole.into_bytes();
+        assert_eq!(parse_listing(&whole).unwrap().entries, [entry("aä%20b", 7)]);
+        for at in 0..whole.len() {
+            assert!(parse_listing(&whole[..at]).is_err(), "{at} bytes of it");
+            for bit in 0..8 {
+                let mut damaged = whole.clone();
+                damaged[at] ^= 1 << bit;
+                let _any = parse_listing(&damaged);
+                let _any = parse_error(&damaged);
+            }
+        }
     }
 
     #[test]

@@ -196,11 +196,8 @@ impl S3 {
             Ok(_) => Ok(()),
             // A store that refuses before it has everything may hang up, and what it said is lost with what was sent.
             Err(error @ BlobError::Transport(_)) if if_absent && body.bytes() > UNHEARD_BYTES => {
-                match self.holds(key, body, deadline).await {
-                    Ok(true) => Ok(()),
-                    Ok(false) => Err(BlobError::AlreadyExists),
-                    Err(_) => Err(error),
-                }
+                let there = self.range(key, 0, 1, deadline).await;
+                Err(there.map_or(error, |_| BlobError::AlreadyExists))
             }
             Err(error) => Err(elsewhere(error)),
         }
