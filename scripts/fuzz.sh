@@ -33,6 +33,11 @@ export CARGO_TARGET_DIR="$build" CARGO_INCREMENTAL=0
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 -Cllvm-args=-sanitizer-coverage-trace-compares"
+# What the readers of object stores lie beside brings RocksDB along.
+if [ -z "${ROCKSDB_LIB_DIR:-}" ]; then
+  rocksdb=$(scripts/build-rocksdb.sh)
+  eval "$rocksdb"
+fi
 # With a target named the flags are not put on build scripts, which have nothing to count into.
 cargo build --quiet --locked --release --manifest-path fuzz/Cargo.toml --target "$host"
 

@@ -12,11 +12,8 @@
 mod fault_table;
 mod gcs;
 
-use ankusa_actors::ports::BlobScope;
 use ankusa_actors::ports::contract::blob::{self as contract, BlobTrial};
-use ankusa_node::blob::gcs::{GcsSpec, open};
 
-use fault_table::{Subject, holds_for};
 use gcs::emulators::Emulator;
 use gcs::{Fake, STEP, Surroundings, spec};
 
@@ -37,22 +34,6 @@ async fn the_contract_holds_before_a_strict_server() {
         trial.clone()
     })
     .await;
-}
-
-/// What breaks between the adapter and the server, and what becomes of each verb. Parts do not pass the proxy: the server
-/// says where they go.
-#[tokio::test(flavor = "multi_thread")]
-async fn every_fault_has_its_answer() {
-    let fake = Fake::start().await;
-    let subject = Subject {
-        upstream: fake.url().strip_prefix("http://").unwrap().parse().unwrap(),
-        open: Box::new(|port, transport, world| {
-            let spec = GcsSpec { transport, ..spec(&format!("http://127.0.0.1:{port}")) };
-            open(&spec, BlobScope::Segments, &world).unwrap()
-        }),
-        checks_whole_reads: true,
-    };
-    holds_for(subject).await;
 }
 
 /// All of the contract but these, each below its name.

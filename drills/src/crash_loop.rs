@@ -18,6 +18,7 @@ use tokio::runtime::Runtime;
 
 use crate::control;
 use crate::drill::{CannotInject, DrillOptions, OrCannot, Report};
+use crate::journal::Tally;
 use crate::load::LoadPlan;
 use crate::node::store_below;
 use crate::reader::Reader;
@@ -157,11 +158,7 @@ impl Drill {
             ends: Ends::Killed,
         };
         match self.runtime.block_on(session.record(room, &recorder)) {
-            Ok(recorded) => {
-                self.report.acked += recorded.tally.acked;
-                self.report.refused += recorded.tally.refused;
-                self.report.unknown += recorded.tally.unknown;
-            }
+            Ok(recorded) => self.count(recorded.tally),
             Err(NotRecorded::Down(down)) if start.disk.is_some() => {
                 let from = start.disk.map_or_else(String::new, |(_, shot)| shot.place());
                 self.report.violated_by(format!("{place}, on {from}: {}", down.brief()));
@@ -173,12 +170,8 @@ impl Drill {
         let log = recorder.read_log()?;
         let ops = decode(&log).or_cannot("read the operation log")?;
         self.failed_syncs += ops.iter().filter(|op| matches!(op, Op::SyncFailed { .. })).count();
-        let timeline = Timeline::new(
-            &ops,
-            LoadPlan::new(seed).with_forgeries(),
-            start.numbers.clone(),
-            start.past,
-        );
+        let plan = LoadPlan::new(seed).with_forgeries();
+        let timeline = Timeline::new(&ops, plan, start.numbers.clone(), start.past);
         let recording = Recording {
             base: &base,
             ops: &ops,
@@ -197,6 +190,12 @@ impl Drill {
         let disk = replayed(&base, &ops, shot.cut)?;
         let numbers = start.numbers.end..start.numbers.end + MORE_HOOKS;
         Ok(Some(Start { disk: Some((disk, shot)), past, history, numbers }))
+    }
+
+    fn count(&mut self, tally: Tally) {
+        self.report.acked += tally.acked;
+        self.report.refused += tally.refused;
+        self.report.unknown += tally.unknown;
     }
 
     fn judge(

@@ -33,6 +33,7 @@
 //! | [`nth`] | the Nth fsync, write or read fails, for every N |
 //! | [`node`] | a node process: configuration, start, kill, dump |
 //! | [`load`], [`worker`], [`journal`] | clients, the sink, and what both write down |
+//! | [`ports`] | ports nobody listens on |
 //! | [`reader`] | a store's rows, read from its files without the node |
 //! | [`bench`](mod@bench) | the table of benches |
 
@@ -66,6 +67,7 @@ pub mod node;
 pub mod noisy_neighbour;
 pub mod nth;
 pub mod pause;
+pub mod ports;
 pub mod reader;
 pub mod recorded;
 pub mod repeats;

@@ -7,7 +7,6 @@ mod configuration;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::BufReader;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -22,6 +21,7 @@ pub use self::configuration::limits;
 use self::configuration::{configuration, is_configuration};
 use crate::drill::{CannotInject, OrCannot};
 use crate::http::{Answer, Connection, NoAnswer};
+use crate::ports;
 
 /// The hidden command under which the binary is a node.
 pub const COMMAND: &str = "node";
@@ -46,9 +46,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Lines of a node's log that go into an error.
 const LOG_LINES: usize = 12;
-
-/// What cannot be done when there is no port.
-const FIND_PORT: &str = "find a free port";
 
 /// Everything a node is started with. The same setup starts the same node again: same store, same ports.
 #[derive(Clone, Debug)]
@@ -90,7 +87,7 @@ impl NodeSetup {
         sink_url: &str,
         lanes: bool,
     ) -> Result<Self, CannotInject> {
-        let [http_port, admin_port] = free_ports()?;
+        let [http_port, admin_port] = ports::free()?;
         let config = directory.join("ankusa.yml");
         // JSON is YAML.
         let text = configuration(data_dir, http_port, admin_port, sink_url, lanes).to_string();
@@ -213,25 +210,6 @@ impl NotReady {
             }
         }
     }
-}
-
-/// Ports nobody listens on. Somebody may take one before we do; then the node says so and does not come up.
-/// Ports of this machine that nobody listens on.
-///
-/// # Errors
-/// There are none.
-pub fn free_ports<const N: usize>() -> Result<[u16; N], CannotInject> {
-    // All at once: two that are looked for one after the other can be the same.
-    let listeners = (0..N).map(|_| bind_any()).collect::<Result<Vec<TcpListener>, _>>()?;
-    let mut ports = [0; N];
-    for (port, listener) in ports.iter_mut().zip(listeners) {
-        *port = listener.local_addr().or_cannot(FIND_PORT)?.port();
-    }
-    Ok(ports)
-}
-
-fn bind_any() -> Result<TcpListener, CannotInject> {
-    TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).or_cannot(FIND_PORT)
 }
 
 /// A running node. Dropped, it is killed.

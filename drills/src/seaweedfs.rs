@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 use crate::drill::{CannotInject, OrCannot};
-use crate::node::free_ports;
+use crate::ports;
 
 pub const ACCESS_KEY_ID: &str = "AKIDEXAMPLE";
 pub const SECRET_ACCESS_KEY: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
@@ -56,7 +56,7 @@ impl SeaweedFs {
         }]});
         let config = directory.join("identities.json");
         fs::write(&config, identities.to_string()).or_cannot("write the server's identities")?;
-        let [port, ports @ ..] = free_ports::<10>()?;
+        let [port, others @ ..] = ports::free::<10>()?;
         let mut command = Command::new(program()?);
         command
             .arg("server")
@@ -67,7 +67,7 @@ impl SeaweedFs {
             .args(["-volume.max=64", "-volume.minFreeSpacePercent=0"])
             .arg(format!("-s3.config={}", config.display()))
             .arg(format!("-s3.port={port}"));
-        for (name, port) in PORTS.iter().zip(ports) {
+        for (name, port) in PORTS.iter().zip(others) {
             command.arg(format!("-{name}={port}"));
         }
         let log = fs::File::create(directory.join("log")).or_cannot("write the server's log")?;

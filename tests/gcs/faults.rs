@@ -1,5 +1,5 @@
-//! Uploads in parts over a way that breaks. Their parts take it as all requests do: wherever the server says a session is,
-//! it is at our endpoint.
+//! What breaks between the adapter and the server, and what becomes of each verb. The parts of an upload go this way as all
+//! requests do: wherever the server says a session is, it is at our endpoint.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use ankusa_node::blob::gcs::{GcsSpec, open};
 
 use super::emulators::Emulator;
 use super::{Fake, spec};
-use crate::fault_table::{Subject, uploads_hold_for};
+use crate::fault_table::{Subject, holds_for, uploads_hold_for};
 
 fn subject(upstream: SocketAddr) -> Subject {
     Subject {
@@ -19,6 +19,12 @@ fn subject(upstream: SocketAddr) -> Subject {
         }),
         checks_whole_reads: true,
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_fault_has_its_answer() {
+    let fake = Fake::start().await;
+    holds_for(subject(fake.address())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,12 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use crate::drill::{CannotInject, OrCannot};
+use crate::ports;
 
 /// Ticks of a second in `/proc`: a constant of the kernel's interface, whatever its own clock runs at.
 const TICKS_PER_SECOND: u64 = 100;
@@ -103,9 +103,8 @@ fn ticks(stat: &str) -> Option<u64> {
 /// # Errors
 /// When there is none.
 pub(super) fn free_port() -> Result<u16, CannotInject> {
-    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
-        .or_cannot("find a free port")?;
-    Ok(listener.local_addr().or_cannot("find a free port")?.port())
+    let [port] = ports::free()?;
+    Ok(port)
 }
 
 #[cfg(test)]

@@ -166,4 +166,19 @@ mod tests {
             assert_eq!(parse_listing(document.as_bytes()), Err(XmlError::Unexpected(why)));
         }
     }
+    #[test]
+    fn no_byte_that_is_another_does_more_than_be_refused_or_read() {
+        let objects =
+            object("<Name>a&amp;b</Name>", "1") + &object("<Name Encoded=\"true\">%26</Name>", "2");
+        let whole = page(&objects, "<NextMarker>m&#43;</NextMarker>").into_bytes();
+        for at in 0..whole.len() {
+            for byte in *b"\0 <>/&;%\"=1a\xff" {
+                let mut other = whole.clone();
+                other[at] = byte;
+                if let Ok(page) = parse_listing(&other) {
+                    assert!(page.entries.len() <= 2);
+                }
+            }
+        }
+    }
 }

@@ -39,8 +39,9 @@ enum Ended {
     Whole,
     /// Another write of the key was under way: the parts are to be sent anew.
     Conflict(BlobError),
-    /// The store does not know of it any more: an earlier attempt has ended it, or somebody else.
-    Unknown(BlobError),
+    /// It was refused, or nobody answered. An earlier attempt may have ended it all the same: what stores say of an upload
+    /// that is over differs.
+    InDoubt(BlobError),
 }
 
 impl S3 {
@@ -57,29 +58,27 @@ impl S3 {
         loop {
             let upload =
                 Upload { store: self, key, id: self.begin(key, deadline).await?, deadline };
-            let ended = match upload.send(body, parts).await {
-                Ok(tags) => upload.end(&tags, body.bytes(), if_absent).await,
-                Err(error) => Err(error),
-            };
-            match ended {
-                Ok(Ended::Whole) => return Ok(()),
-                Ok(Ended::Unknown(error)) => {
-                    return if self.holds(key, body, deadline).await? {
-                        Ok(())
-                    } else {
-                        Err(error)
-                    };
-                }
-                Ok(Ended::Conflict(error)) => {
-                    upload.undo().await;
-                    conflicts += 1;
-                    if conflicts > self.transport.options().retries {
-                        return Err(error);
-                    }
-                }
+            let tags = match upload.send(body, parts).await {
+                Ok(tags) => tags,
                 Err(error) => {
                     upload.undo().await;
                     return Err(error);
+                }
+            };
+            let ended = upload.end(&tags, body.bytes(), if_absent).await;
+            if matches!(ended, Ok(Ended::Whole)) {
+                return Ok(());
+            }
+            upload.undo().await;
+            match ended? {
+                Ended::Whole => return Ok(()),
+                Ended::Conflict(_) if conflicts < self.transport.options().retries => {
+                    conflicts += 1
+                }
+                Ended::Conflict(error) => return Err(error),
+                Ended::InDoubt(error) => {
+                    let is_whole = self.holds(key, body, deadline).await;
+                    return if is_whole == Ok(true) { Ok(()) } else { Err(error) };
                 }
             }
         }
@@ -153,31 +152,40 @@ impl Upload<'_> {
             ask.headers.extend([if_none_match()]);
         }
         let dialect = Completing(&self.store.dialect);
-        let answer = self.store.transport.send(&dialect, &ask, self.deadline).await?;
+        let answer = match self.store.transport.send(&dialect, &ask, self.deadline).await {
+            Ok(answer) => answer,
+            Err(error @ BlobError::Transport(_)) => return Ok(Ended::InDoubt(error)),
+            Err(error) => return Err(error),
+        };
         if answer.status.is_success() {
             return Ok(Ended::Whole);
         }
         let (refusal, error) = self.store.refused(&answer);
-        if refusal.code == "NoSuchUpload" {
-            return Ok(Ended::Unknown(error));
-        }
         if is_conflict(answer.status, &refusal) {
             return Ok(Ended::Conflict(BlobError::Transport(format!("409 {}", refusal.code))));
         }
-        Err(elsewhere(error))
+        if error == BlobError::AlreadyExists {
+            return Err(error);
+        }
+        Ok(Ended::InDoubt(elsewhere(error)))
     }
 
     /// Has the parts thrown away, as far as there is time.
     async fn undo(&self) {
         let query = [("uploadId", self.id.as_str())];
         let url = self.store.address.of_key(self.key.as_str(), &query);
-        let undone = self.store.send(&self.store.ask(Method::DELETE, url), self.deadline).await;
-        match undone {
-            Ok(_) | Err(BlobError::NotFound) => {}
-            Err(error) => {
-                warn!(key = %self.key, upload = self.id, %error, "the parts of an upload are left in the bucket");
-            }
-        }
+        let ask = self.store.ask(Method::DELETE, url);
+        let error = match self.store.transport.send(&self.store.dialect, &ask, self.deadline).await
+        {
+            Ok(answer) if answer.status.is_success() => return,
+            Ok(answer) => match self.store.refused(&answer) {
+                // It is over.
+                (refusal, _) if refusal.code == "NoSuchUpload" => return,
+                (_, error) => error,
+            },
+            Err(error) => error,
+        };
+        warn!(key = %self.key, upload = self.id, %error, "parts of an upload may be left in the bucket");
     }
 }
 
