@@ -95,7 +95,7 @@ async fn each_mistake_names_its_key() {
         assert_eq!(wrong, "sse.key_id: must be the name of a Cloud KMS key");
     }
     let unread = with(&|spec| spec.transport.cacertfile = Some("/nowhere/ca.pem".into()));
-    assert!(unread.starts_with("endpoint: cacertfile /nowhere/ca.pem: "), "{unread}");
+    assert!(unread.starts_with("cacertfile: cacertfile /nowhere/ca.pem: "), "{unread}");
 }
 
 #[tokio::test]
