@@ -8,16 +8,17 @@
 //! | [`pool`] | connections to one endpoint |
 //! | [`answer`] | what came back, and the error it means |
 //! | [`body`], [`checksum`], [`multipart`] | bytes on their way |
+//! | [`read_back`] | what is in the way of a create |
 //! | [`cached`], [`side`] | credentials that expire, and those who give them out |
-//! | [`local_fs`] | files below a folder of this host |
-//! | [`azure`] | Azure Blob Storage |
-//! | [`gcs`] | Google Cloud Storage |
+//! | [`xml`] | what S3 and Azure write |
 //! | [`observed`] | any store, with what is asked of it told |
 //! | [`probe`] | whether a store does what its answers say |
 //! | [`advice`] | what an operator does about an error |
 //! | [`file_source`] | a file as the bytes of an object |
+//! | [`local_fs`] | files below a folder of this host |
 //! | [`s3`] | S3, and what speaks its language |
 //! | [`gcs`] | Google Cloud Storage |
+//! | [`azure`] | Azure Blob Storage |
 //! | [`oci`] | Object Storage of Oracle's cloud |
 
 pub mod advice;
@@ -36,8 +37,10 @@ pub mod oci;
 pub mod options;
 pub mod pool;
 pub mod probe;
+mod read_back;
 pub mod retry;
 pub mod s3;
 pub mod side;
 pub mod spec_error;
 pub mod transport;
+pub mod xml;

@@ -274,7 +274,7 @@ async fn a_listing_that_fails_midway_is_an_error_and_no_shorter_list() {
             2,
             "transport: its listing cannot be read: it is no listing",
         ),
-        (|_| Act::ok(""), 2, "transport: its listing cannot be read: it ends too early"),
+        (|_| Act::ok(""), 2, "transport: its listing cannot be read: it ends before its end"),
         (|_| Act::status(404), 2, "misconfigured: 404: no store is at this address"),
     ] {
         let relay =

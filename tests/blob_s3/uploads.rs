@@ -206,7 +206,7 @@ async fn a_part_without_a_tag_and_a_begin_without_an_id_are_errors() {
     assert!(error.ends_with("was taken without a tag"), "{error}");
     for (answer, why) in [
         ("<InitiateMultipartUploadResult/>", "an upload was begun without an id"),
-        ("", "an upload's id cannot be read: it ends too early"),
+        ("", "an upload's id cannot be read: it ends before its end"),
     ] {
         let relay = Relay::alone(move |_| Act::ok(answer)).await;
         assert_eq!(put(&relay, false).await, Err(BlobError::Transport(why.into())));

@@ -3,7 +3,7 @@
 use ankusa_actors::ports::BlobEntry;
 
 use super::percent::decoded;
-use super::xml::{Element, XmlError, read};
+use crate::blob::xml::{Element, XmlError, read};
 
 /// One answer of List Blobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -19,7 +19,6 @@ mod percent;
 mod refusal;
 mod sas;
 mod spec;
-mod xml;
 
 use std::sync::Arc;
 
@@ -29,7 +28,6 @@ pub use self::identity::Environment;
 pub use self::listing::{Page, parse_listing};
 pub use self::refusal::parse_error;
 pub use self::spec::{AzureAuth, AzureSpec};
-pub use self::xml::XmlError;
 
 use self::dialect::Language;
 use self::objects::{Azure, Container, Over, Written, insert, read};

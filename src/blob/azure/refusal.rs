@@ -3,8 +3,8 @@
 use ankusa_actors::ports::BlobError;
 
 use super::sas::Sas;
-use super::xml::read;
 use crate::blob::answer::{Answer, Refusal, told};
+use crate::blob::xml::read;
 
 /// The header that says the code even where there is no body.
 pub(super) const CODE_HEADER: &str = "x-ms-error-code";

@@ -44,6 +44,7 @@ use token::Credentials;
 
 use super::answer::Answer;
 use super::checksum::{self, DigestKind};
+use super::read_back;
 use super::transport::{Ask, Transport};
 
 /// What every object is, to the store.
@@ -169,28 +170,11 @@ impl Gcs {
         body: &BlobBody,
         deadline: Instant,
     ) -> Result<(), BlobError> {
-        let bytes = body.bytes();
         let part_bytes = part_bytes(self.transport.options().multipart_part_bytes);
-        let mut at = 0;
-        loop {
-            let end = bytes.min(at + part_bytes);
-            // One more than the last of ours, to see that there is none.
-            let wanted = end - at + u64::from(end == bytes);
-            let found = match self.range(key, at, wanted, deadline).await {
-                Err(BlobError::NotFound) => {
-                    let text = "the object that was in the way is gone";
-                    return Err(BlobError::Transport(text.to_owned()));
-                }
-                found => found?,
-            };
-            let part = BlobBody::of_pieces(body.read(at..end).await?);
-            if !checksum::same(&part, &found).await? {
-                return Err(BlobError::AlreadyExists);
-            }
-            if end == bytes {
-                return Ok(());
-            }
-            at = end;
+        let range = |offset, length| self.range(key, offset, length, deadline);
+        match read_back::holds(body, part_bytes, range).await? {
+            true => Ok(()),
+            false => Err(BlobError::AlreadyExists),
         }
     }
 

@@ -15,7 +15,8 @@ use url::Url;
 
 use super::super::answer::{Answer, Refusal};
 use super::super::body::total;
-use super::super::checksum::{DigestKind, base64_digest, check, same};
+use super::super::checksum::{DigestKind, base64_digest, check};
+use super::super::read_back;
 use super::super::transport::{Ask, Dialect, Transport};
 use super::instance_principal::InstancePrincipal;
 use super::listing::{Pages, parse_listing};
@@ -201,27 +202,9 @@ impl Bucket {
         body: &BlobBody,
         deadline: Instant,
     ) -> Result<bool, BlobError> {
-        let step = self.transport.options().multipart_part_bytes.clamp(1, GET_MAX_BYTES);
-        let mut at = 0_u64;
-        loop {
-            let found = match self.get_range(key, at, step, deadline).await {
-                Err(BlobError::NotFound) => {
-                    let why = "the object that was in the way is gone";
-                    return Err(BlobError::Transport(why.to_owned()));
-                }
-                found => found?,
-            };
-            let next = at.saturating_add(step);
-            let expected = BlobBody::of_pieces(body.read(at..next).await?);
-            if !same(&expected, &found).await? {
-                return Ok(false);
-            }
-            // Both have ended.
-            if expected.bytes() < step {
-                return Ok(true);
-            }
-            at = next;
-        }
+        let at_once = self.transport.options().multipart_part_bytes;
+        read_back::holds(body, at_once, |at, length| self.get_range(key, at, length, deadline))
+            .await
     }
 
     pub(super) async fn delete(&self, key: &BlobKey, deadline: Instant) -> Result<(), BlobError> {

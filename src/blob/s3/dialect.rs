@@ -13,9 +13,9 @@ use super::refusal::{
     is_conflict, is_cut_short, is_expiry, is_throttle, parse_error, refusal, status_of,
 };
 use super::signing::sign;
-use super::xml::elements;
 use crate::blob::answer::{Answer, Refusal};
 use crate::blob::transport::Dialect;
+use crate::blob::xml::elements;
 
 pub(super) struct S3Dialect {
     pub(super) region: String,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ankusa_actors::ports::{BlobEntry, BlobError};
 
 use super::address::decoded;
-use super::xml::elements;
+use crate::blob::xml::elements;
 
 /// One page, as ListObjectsV2 answers it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub fn parse_listing(xml: &[u8]) -> Result<ListPage, BlobError> {
 
 fn read(xml: &[u8]) -> Result<ListPage, String> {
     let mut page = Page::default();
-    elements(xml, |path, text| page.element(path, text))?;
+    elements(xml, |path, text| page.element(path, text)).map_err(|error| error.to_string())?;
     if let Some(wrong) = page.wrong {
         return Err(wrong.to_owned());
     }
@@ -199,7 +199,7 @@ mod tests {
         let whole = page(&(contents("a", 1) + LAST));
         let cut = whole.strip_suffix("</ListBucketResult>").unwrap();
         for (xml, why) in [
-            (cut.to_owned(), "it ends too early"),
+            (cut.to_owned(), "it ends before its end"),
             (page(&contents("a", 1)), "it does not say whether there is more"),
             (page("<IsTruncated>yes</IsTruncated>"), "it does not say whether there is more"),
             (

@@ -20,7 +20,6 @@ mod multipart;
 mod refusal;
 mod signing;
 mod spec;
-mod xml;
 
 use std::sync::Arc;
 
@@ -50,6 +49,7 @@ use super::answer::{Answer, Refusal};
 use super::checksum::{DigestKind, check, digest};
 use super::multipart::parts;
 use super::options::Sse;
+use super::read_back;
 use super::spec_error::BlobSpecError;
 use super::transport::{Ask, Dialect, PAGE_MAX_BYTES, Transport, World};
 
@@ -210,28 +210,8 @@ impl S3 {
         body: &BlobBody,
         deadline: Instant,
     ) -> Result<bool, BlobError> {
-        let mut at = 0;
-        loop {
-            let end = body.bytes().min(at + COMPARED_AT_ONCE_BYTES);
-            let is_last = end == body.bytes();
-            // One byte more at the end: a longer object is another.
-            let found = match self.range(key, at, end - at + u64::from(is_last), deadline).await {
-                Ok(found) => found,
-                Err(BlobError::NotFound) => {
-                    return Err(BlobError::Transport(
-                        "the object that was there is gone".to_owned(),
-                    ));
-                }
-                Err(error) => return Err(error),
-            };
-            if len(&found) != end - at || !is_made_of(&found, &body.read(at..end).await?) {
-                return Ok(false);
-            }
-            if is_last {
-                return Ok(true);
-            }
-            at = end;
-        }
+        let range = |offset, length| self.range(key, offset, length, deadline);
+        read_back::holds(body, COMPARED_AT_ONCE_BYTES, range).await
     }
 
     async fn range(
@@ -303,15 +283,6 @@ fn part_of(answer: &Answer, first: u64, length: u64) -> Result<Bytes, BlobError>
         return Err(wrong());
     }
     Ok(answer.body.clone())
-}
-
-fn is_made_of(found: &Bytes, pieces: &[Bytes]) -> bool {
-    let mut rest = &found[..];
-    for piece in pieces {
-        let Some(after) = rest.strip_prefix(&piece[..]) else { return false };
-        rest = after;
-    }
-    rest.is_empty()
 }
 
 #[async_trait]

@@ -15,10 +15,10 @@ use tracing::warn;
 
 use super::dialect::Completing;
 use super::refusal::is_conflict;
-use super::xml::elements;
 use super::{S3, elsewhere, header_value, if_none_match};
 use crate::blob::checksum::{DigestKind, base64_digest};
 use crate::blob::multipart::PARTS_AT_ONCE;
+use crate::blob::xml::elements;
 
 /// The most parts an object may have.
 pub(super) const PARTS_MAX: u64 = 10_000;

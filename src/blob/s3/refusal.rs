@@ -3,8 +3,8 @@
 use ankusa_actors::ports::BlobError;
 use http::StatusCode;
 
-use super::xml::elements;
 use crate::blob::answer::{Answer, Refusal, told};
+use crate::blob::xml::elements;
 
 /// Names the region a bucket is in, on many answers.
 pub(super) const BUCKET_REGION: &str = "x-amz-bucket-region";

@@ -11,12 +11,12 @@ use url::Url;
 use super::super::address::{Slash, encoded, endpoint_url, service};
 use super::super::refusal::parse_error;
 use super::super::signing::Keys;
-use super::super::xml::elements;
 use super::{Environment, Told};
 use crate::blob::answer::told;
 use crate::blob::cached::Fetched;
 use crate::blob::side::SideChannel;
 use crate::blob::spec_error::BlobSpecError;
+use crate::blob::xml::elements;
 
 /// The largest token that is sent, in bytes: STS takes 20,000 characters.
 const TOKEN_MAX_BYTES: u64 = 64 << 10;
