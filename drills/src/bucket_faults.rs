@@ -32,7 +32,7 @@ const CLIENTS: usize = 8;
 const WRITERS: u64 = 4;
 
 /// How long each fault lasts.
-const BROKEN_FOR: Duration = Duration::from_millis(1_200);
+const BROKEN_FOR: Duration = Duration::from_millis(800);
 
 /// The node's deadline of one operation, and what its answer may take besides on a busy machine.
 const OP_DEADLINE_MS: u64 = 3_000;
