@@ -2,11 +2,14 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use ankusa_actors::ports::{BlobBody, BlobError};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, timeout_at};
 
 /// Sent as they are, one after the other, with a `content-length` and never chunked.
 pub struct PiecesBody {
@@ -19,6 +22,23 @@ impl PiecesBody {
         let pieces: VecDeque<Bytes> = pieces.iter().filter(|p| !p.is_empty()).cloned().collect();
         let left = pieces.iter().map(len).sum();
         Self { pieces, left }
+    }
+}
+
+/// Those of `range` of a body, if they come in time: what it is read from can hang, too.
+///
+/// # Errors
+/// `deadline`, or they cannot be read.
+pub async fn read_in_time(
+    body: &BlobBody,
+    range: Range<u64>,
+    deadline: impl Into<Option<Instant>>,
+) -> Result<Vec<Bytes>, BlobError> {
+    match deadline.into() {
+        None => body.read(range).await,
+        Some(deadline) => {
+            timeout_at(deadline, body.read(range)).await.unwrap_or(Err(BlobError::Deadline))
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Digests of what is sent and of what came back ("Checksums").
 
-use ankusa_actors::ports::{BlobBody, BlobError};
+use ankusa_actors::ports::BlobError;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -11,9 +11,6 @@ use super::body::total;
 
 /// More than this is hashed where it may take its time, in bytes: about 50 us of it.
 const INLINE_MAX_BYTES: u64 = 64 << 10;
-
-/// How much of a source is read at a time while it is compared, in bytes.
-const COMPARED_AT_ONCE_BYTES: u64 = 1 << 20;
 
 /// A digest a store validates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,27 +91,4 @@ pub async fn check(kind: DigestKind, told: Option<&str>, body: &Bytes) -> Result
         return Ok(());
     }
     Err(BlobError::Integrity(format!("{} bytes came whose digest is another", body.len())))
-}
-
-/// Whether `found` are exactly the bytes of `body`.
-///
-/// # Errors
-/// The body's source cannot be read.
-pub async fn same(body: &BlobBody, found: &Bytes) -> Result<bool, BlobError> {
-    if body.bytes() != u64::try_from(found.len()).unwrap_or(u64::MAX) {
-        return Ok(false);
-    }
-    let mut at = 0;
-    while at < body.bytes() {
-        let end = (at + COMPARED_AT_ONCE_BYTES).min(body.bytes());
-        for piece in body.read(at..end).await? {
-            let from = usize::try_from(at).unwrap_or(usize::MAX);
-            let to = from.saturating_add(piece.len());
-            if found.get(from..to) != Some(&piece[..]) {
-                return Ok(false);
-            }
-            at += u64::try_from(piece.len()).unwrap_or(u64::MAX);
-        }
-    }
-    Ok(true)
 }

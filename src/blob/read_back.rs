@@ -3,8 +3,9 @@
 
 use ankusa_actors::ports::{BlobBody, BlobError, GET_MAX_BYTES};
 use bytes::Bytes;
+use tokio::time::Instant;
 
-use super::body::total;
+use super::body::{read_in_time, total};
 
 /// Whether an object holds exactly `body`. Both are read `at_once_bytes` at a time, the object by `range`, which is told
 /// an offset and a length.
@@ -14,6 +15,7 @@ use super::body::total;
 pub(super) async fn holds<R>(
     body: &BlobBody,
     at_once_bytes: u64,
+    deadline: Instant,
     range: impl Fn(u64, u64) -> R,
 ) -> Result<bool, BlobError>
 where
@@ -32,7 +34,7 @@ where
             }
             found => found?,
         };
-        if !is_made_of(&found, &body.read(at..end).await?) {
+        if !is_made_of(&found, &read_in_time(body, at..end, deadline).await?) {
             return Ok(false);
         }
         if is_last {
@@ -60,10 +62,35 @@ mod tests {
 
     use super::*;
 
+    fn soon() -> Instant {
+        Instant::now() + std::time::Duration::from_secs(60)
+    }
+
+    struct Hangs;
+
+    #[async_trait::async_trait]
+    impl ankusa_actors::ports::BlobSource for Hangs {
+        fn bytes(&self) -> u64 {
+            1
+        }
+
+        async fn read(&self, _: std::ops::Range<u64>) -> Result<Bytes, BlobError> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_cannot_be_read_in_time_is_not_waited_for() {
+        let body = BlobBody::of_source(std::sync::Arc::new(Hangs));
+        let range = |_, _| std::future::ready(Ok(Bytes::from_static(b"a")));
+        assert_eq!(holds(&body, 8, soon(), range).await, Err(BlobError::Deadline));
+        assert_eq!(read_in_time(&body, 0..1, soon()).await, Err(BlobError::Deadline));
+    }
+
     /// Of an object of these bytes, as every store answers it.
     async fn held(object: &'static [u8], body: &[&'static [u8]], at_once: u64) -> bool {
         let body = BlobBody::of_pieces(body.iter().map(|piece| Bytes::from_static(piece)));
-        holds(&body, at_once, |offset, length| async move {
+        holds(&body, at_once, soon(), |offset, length| async move {
             let from = usize::try_from(offset).unwrap().min(object.len());
             let to = usize::try_from(offset + length).unwrap().min(object.len());
             Ok(Bytes::from_static(&object[from..to]))
@@ -95,7 +122,7 @@ mod tests {
         for (said, told) in [(BlobError::NotFound, "transport"), (BlobError::Deadline, "deadline")]
         {
             let body = BlobBody::from(b"a".as_slice());
-            let done = holds(&body, 8, |_, _| std::future::ready(Err(said.clone()))).await;
+            let done = holds(&body, 8, soon(), |_, _| std::future::ready(Err(said.clone()))).await;
             assert_eq!(done.unwrap_err().as_str(), told);
         }
     }

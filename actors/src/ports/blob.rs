@@ -129,6 +129,14 @@ pub trait Blob: Send + Sync + 'static {
 /// The largest object a `get` or a `get_range` holds in memory, in bytes.
 pub const GET_MAX_BYTES: u64 = 256 << 20;
 
+/// Whether a store is asked at all for a range of `length` bytes.
+///
+/// # Errors
+/// [`BlobError::Misconfigured`]: it is more than [`GET_MAX_BYTES`].
+pub fn is_range_asked(length: u64) -> Result<bool, BlobError> {
+    if length > GET_MAX_BYTES { Err(BlobError::too_much()) } else { Ok(length > 0) }
+}
+
 /// What a store answers that did not do what it was asked. Each says what the caller should do, see
 /// [`BlobError::advice`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -178,6 +186,11 @@ pub enum BlobAdvice {
 }
 
 impl BlobError {
+    /// More than [`GET_MAX_BYTES`] at once.
+    pub fn too_much() -> Self {
+        Self::Misconfigured(format!("{GET_MAX_BYTES} bytes are the most that is read at once"))
+    }
+
     /// The word of it in metrics, logs and answers.
     pub const fn as_str(&self) -> &'static str {
         match self {

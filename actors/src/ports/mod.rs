@@ -15,7 +15,7 @@ mod sink;
 
 pub use blob::{
     Blob, BlobAdvice, BlobBody, BlobEntry, BlobError, BlobKey, BlobKeyError, BlobScope, BlobSource,
-    BlobStores, BlobVerb, GET_MAX_BYTES,
+    BlobStores, BlobVerb, GET_MAX_BYTES, is_range_asked,
 };
 pub use blob_key::{BLOB_KEY_MAX_BYTES, BLOB_KEY_PART_MAX_BYTES, is_unfinished};
 pub use clock::Clock;

@@ -19,7 +19,8 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::percent::encoded;
-use super::{Container, Over, Written, insert, read};
+use super::{Container, Over, Written, insert};
+use crate::blob::body::read_in_time;
 use crate::blob::checksum::{DigestKind, RunningMd5, base64_digest};
 use crate::blob::multipart::PARTS_AT_ONCE;
 use crate::blob::transport::Ask;
@@ -72,7 +73,7 @@ impl Container {
                     Written::IsThere(error) => return Ok(Written::IsThere(error)),
                 }
             }
-            let pieces = read(body, part, deadline).await?;
+            let pieces = read_in_time(body, part, deadline).await?;
             let of_part = base64_digest(DigestKind::Md5, &pieces);
             let ((), digest) = tokio::join!(whole.add(&pieces), of_part);
             let id = id(upload, index);

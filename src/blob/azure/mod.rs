@@ -30,7 +30,7 @@ pub use self::refusal::parse_error;
 pub use self::spec::{AzureAuth, AzureSpec};
 
 use self::dialect::Language;
-use self::objects::{Azure, Container, Over, Written, insert, read};
+use self::objects::{Azure, Container, Over, Written, insert};
 use super::spec_error::BlobSpecError;
 use super::transport::{Transport, World};
 

@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ankusa_actors::ports::{Blob, BlobBody, BlobEntry, BlobError, BlobKey, Entropy, GET_MAX_BYTES};
+use ankusa_actors::ports::{
+    Blob, BlobBody, BlobEntry, BlobError, BlobKey, Entropy, GET_MAX_BYTES, is_range_asked,
+};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, ETAG, HeaderName, HeaderValue, IF_MATCH, RANGE};
 use http::{Method, StatusCode};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use url::Url;
 
 use super::blocks::BLOCKS_MAX;
@@ -18,8 +20,10 @@ use super::listing::{Page, parse_listing};
 use super::percent::encoded;
 use super::refusal::says_it_exists;
 use crate::blob::answer::Answer;
-use crate::blob::checksum::{DigestKind, base64_digest, check, same};
+use crate::blob::body::read_in_time;
+use crate::blob::checksum::{DigestKind, base64_digest, check};
 use crate::blob::multipart::parts;
+use crate::blob::read_back;
 use crate::blob::transport::{Ask, Dialect as _, PAGE_MAX_BYTES, Transport};
 
 /// More than any object has: ranges that begin behind it begin here, since not every server reads larger numbers.
@@ -121,11 +125,7 @@ impl Blob for Azure {
         length: u64,
         deadline: Option<Instant>,
     ) -> Result<Bytes, BlobError> {
-        if length > GET_MAX_BYTES {
-            let why = format!("{GET_MAX_BYTES} bytes are the most that is read at once");
-            return Err(BlobError::Misconfigured(why));
-        }
-        if length == 0 {
+        if !is_range_asked(length)? {
             return Ok(Bytes::new());
         }
         let offset = offset.min(OBJECT_MAX_BYTES);
@@ -228,7 +228,7 @@ impl Container {
             return self.put_blocks(key, (body, parts), over, deadline).await;
         }
         let mut ask = Ask::new(Method::PUT, self.object(key)?);
-        ask.body = read(body, 0..body.bytes(), deadline).await?;
+        ask.body = read_in_time(body, 0..body.bytes(), deadline).await?;
         let digest = base64_digest(DigestKind::Md5, &ask.body).await;
         insert(&mut ask, "x-ms-blob-type", "BlockBlob")?;
         // Checked as it comes, and kept to be sent back with it.
@@ -287,18 +287,9 @@ impl Container {
             return Ok(false);
         }
         let etag = answer.headers.get(ETAG);
-        let at_once = self.transport.options().multipart_part_bytes.max(1);
-        let mut at = 0;
-        while at < body.bytes() {
-            let part = at..body.bytes().min(at.saturating_add(at_once));
-            let found = self.range(key, part.clone(), etag, deadline).await?;
-            let wanted = BlobBody::of_pieces(read(body, part.clone(), deadline).await?);
-            if !same(&wanted, &found).await? {
-                return Ok(false);
-            }
-            at = part.end;
-        }
-        Ok(true)
+        let range = |at, length| self.range(key, at..at + length, etag, deadline);
+        let at_once = self.transport.options().multipart_part_bytes;
+        read_back::holds(body, at_once, deadline, range).await
     }
 
     async fn page(&self, prefix: &str, marker: &str, deadline: Instant) -> Result<Page, BlobError> {
@@ -352,13 +343,4 @@ pub(super) fn insert(ask: &mut Ask, name: &'static str, value: &str) -> Result<(
         .map_err(|_| BlobError::Misconfigured(format!("{name} cannot be '{value}'")))?;
     ask.headers.insert(HeaderName::from_static(name), value);
     Ok(())
-}
-
-/// The pieces of a part, if they can be read in time.
-pub(super) async fn read(
-    body: &BlobBody,
-    part: Range<u64>,
-    deadline: Instant,
-) -> Result<Vec<Bytes>, BlobError> {
-    timeout_at(deadline, body.read(part)).await.unwrap_or(Err(BlobError::Deadline))
 }

@@ -24,7 +24,9 @@ mod token;
 
 use std::sync::Arc;
 
-use ankusa_actors::ports::{Blob, BlobBody, BlobEntry, BlobError, BlobKey, Entropy, GET_MAX_BYTES};
+use ankusa_actors::ports::{
+    Blob, BlobBody, BlobEntry, BlobError, BlobKey, Entropy, GET_MAX_BYTES, is_range_asked,
+};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::{CONTENT_RANGE, CONTENT_TYPE, RANGE};
@@ -43,6 +45,7 @@ use resumable::{Upload, part_bytes};
 use token::Credentials;
 
 use super::answer::Answer;
+use super::body::read_in_time;
 use super::checksum::{self, DigestKind};
 use super::read_back;
 use super::transport::{Ask, Transport};
@@ -117,7 +120,7 @@ impl Gcs {
         if body.bytes() > self.transport.options().multipart_threshold_bytes {
             return Upload::new(self, write, body, deadline).run().await;
         }
-        let pieces = body.read(0..body.bytes()).await?;
+        let pieces = read_in_time(body, 0..body.bytes(), deadline).await?;
         let md5 = checksum::base64_digest(DigestKind::Md5, &pieces).await;
         let mut ask = write.ask(self, "multipart")?;
         // Bodies are what strangers send: a boundary that they cannot foresee is in none.
@@ -172,7 +175,7 @@ impl Gcs {
     ) -> Result<(), BlobError> {
         let part_bytes = part_bytes(self.transport.options().multipart_part_bytes);
         let range = |offset, length| self.range(key, offset, length, deadline);
-        match read_back::holds(body, part_bytes, range).await? {
+        match read_back::holds(body, part_bytes, deadline, range).await? {
             true => Ok(()),
             false => Err(BlobError::AlreadyExists),
         }
@@ -279,12 +282,8 @@ impl Blob for Gcs {
         length: u64,
         deadline: Option<Instant>,
     ) -> Result<Bytes, BlobError> {
-        if length == 0 {
+        if !is_range_asked(length)? {
             return Ok(Bytes::new());
-        }
-        if length > GET_MAX_BYTES {
-            let text = format!("{GET_MAX_BYTES} bytes are the most that is read at once");
-            return Err(BlobError::Misconfigured(text));
         }
         self.range(key, offset, length, self.transport.deadline(deadline)).await
     }

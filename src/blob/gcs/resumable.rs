@@ -17,7 +17,7 @@ use super::object::persisted;
 use super::refusal::{About, error};
 use super::{CONTENT, Gcs, Write, header};
 use crate::blob::answer::Answer;
-use crate::blob::body::total;
+use crate::blob::body::{read_in_time, total};
 use crate::blob::checksum::RunningMd5;
 use crate::blob::multipart::PART_STEP_BYTES;
 use crate::blob::transport::{Ask, Tries};
@@ -160,7 +160,7 @@ impl<'a> Upload<'a> {
         let bytes = self.body.bytes();
         let part_bytes = part_bytes(self.gcs.transport.options().multipart_part_bytes);
         let end = bytes.min(at.saturating_add(part_bytes));
-        let pieces = self.body.read(at..end).await?;
+        let pieces = read_in_time(self.body, at..end, self.deadline).await?;
         self.digest.add(at, &pieces).await;
         let range = if at < end {
             format!("bytes {at}-{}/{bytes}", end - 1)

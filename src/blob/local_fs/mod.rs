@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ankusa_actors::ports::{
-    Blob, BlobBody, BlobEntry, BlobError, BlobKey, BlobScope, GET_MAX_BYTES,
+    Blob, BlobBody, BlobEntry, BlobError, BlobKey, BlobScope, GET_MAX_BYTES, is_range_asked,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -36,6 +36,7 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
+use super::body::read_in_time;
 use super::spec_error::BlobSpecError;
 use super::transport::World;
 use folder::{Folder, Found, is_a_folder};
@@ -133,7 +134,7 @@ impl LocalFs {
         let mut at = 0;
         while at < body.bytes() {
             let end = body.bytes().min(at + AT_ONCE_BYTES);
-            let pieces = body.read(at..end).await?;
+            let pieces = read_in_time(body, at..end, deadline).await?;
             file = blocking(deadline, move || file.with(&pieces)).await?;
             at = end;
         }
@@ -160,7 +161,7 @@ impl LocalFs {
         let mut at = 0;
         while at < body.bytes() {
             let end = body.bytes().min(at + AT_ONCE_BYTES);
-            let pieces = body.read(at..end).await?;
+            let pieces = read_in_time(body, at..end, deadline).await?;
             let object = Arc::clone(&object);
             if !blocking(deadline, move || object.holds(at, &pieces)).await? {
                 return Err(BlobError::AlreadyExists);
@@ -273,10 +274,6 @@ fn in_time(deadline: Option<Instant>) -> Result<(), BlobError> {
     }
 }
 
-fn too_much() -> BlobError {
-    BlobError::Misconfigured(format!("{GET_MAX_BYTES} bytes are the most that is read at once"))
-}
-
 /// Waits for the disk, not past `deadline`: what it does later it does all the same.
 async fn blocking<T: Send + 'static>(
     deadline: Option<Instant>,
@@ -330,7 +327,7 @@ impl Blob for LocalFs {
         let read = move |place: &Place| {
             let object = place.object(&named)?.ok_or(BlobError::NotFound)?;
             if object.bytes() > GET_MAX_BYTES {
-                return Err(too_much());
+                return Err(BlobError::too_much());
             }
             object.read(0, object.bytes(), &named)
         };
@@ -344,10 +341,7 @@ impl Blob for LocalFs {
         length: u64,
         deadline: Option<Instant>,
     ) -> Result<Bytes, BlobError> {
-        if length > GET_MAX_BYTES {
-            return Err(too_much());
-        }
-        if length == 0 {
+        if !is_range_asked(length)? {
             return Ok(Bytes::new());
         }
         let named = key.clone();

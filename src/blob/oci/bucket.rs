@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::super::answer::{Answer, Refusal};
-use super::super::body::total;
+use super::super::body::{read_in_time, total};
 use super::super::checksum::{DigestKind, base64_digest, check};
 use super::super::read_back;
 use super::super::transport::{Ask, Dialect, Transport};
@@ -133,7 +133,7 @@ impl Bucket {
         only_new: bool,
         deadline: Instant,
     ) -> Result<Written, BlobError> {
-        let pieces = body.read(0..body.bytes()).await?;
+        let pieces = read_in_time(body, 0..body.bytes(), deadline).await?;
         let digest = base64_digest(DigestKind::Md5, &pieces).await;
         let mut ask = Ask::new(Method::PUT, self.object(key));
         ask.headers.insert(CONTENT_MD5, value(&digest)?);
@@ -203,8 +203,8 @@ impl Bucket {
         deadline: Instant,
     ) -> Result<bool, BlobError> {
         let at_once = self.transport.options().multipart_part_bytes;
-        read_back::holds(body, at_once, |at, length| self.get_range(key, at, length, deadline))
-            .await
+        let range = |at, length| self.get_range(key, at, length, deadline);
+        read_back::holds(body, at_once, deadline, range).await
     }
 
     pub(super) async fn delete(&self, key: &BlobKey, deadline: Instant) -> Result<(), BlobError> {

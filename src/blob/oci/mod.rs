@@ -18,7 +18,7 @@ mod spec;
 use std::sync::Arc;
 
 use ankusa_actors::ports::{
-    Blob, BlobBody, BlobEntry, BlobError, BlobKey, BlobScope, GET_MAX_BYTES,
+    Blob, BlobBody, BlobEntry, BlobError, BlobKey, BlobScope, is_range_asked,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -118,12 +118,8 @@ impl Blob for Oci {
         length: u64,
         deadline: Option<Instant>,
     ) -> Result<Bytes, BlobError> {
-        if length == 0 {
+        if !is_range_asked(length)? {
             return Ok(Bytes::new());
-        }
-        if length > GET_MAX_BYTES {
-            let why = format!("{GET_MAX_BYTES} bytes are the most that is read at once");
-            return Err(BlobError::Misconfigured(why));
         }
         self.0.get_range(key, offset, length, self.0.transport.deadline(deadline)).await
     }

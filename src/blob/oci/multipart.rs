@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{Instrument as _, debug};
 
+use super::super::body::read_in_time;
 use super::super::checksum::{DigestKind, base64_digest};
 use super::super::multipart::PARTS_AT_ONCE;
 use super::super::transport::Ask;
@@ -128,7 +129,7 @@ impl Upload {
         body: BlobBody,
         range: Range<u64>,
     ) -> Result<(u64, String), BlobError> {
-        let pieces = body.read(range).await?;
+        let pieces = read_in_time(&body, range, self.deadline).await?;
         let digest = base64_digest(DigestKind::Md5, &pieces).await;
         let query = format!("{}&uploadPartNum={number}", self.query);
         let mut ask = Ask::new(Method::PUT, self.bucket.url(&self.path, Some(&query)));

@@ -24,7 +24,7 @@ mod spec;
 use std::sync::Arc;
 
 use ankusa_actors::ports::{
-    Blob, BlobBody, BlobEntry, BlobError, BlobKey, BlobScope, GET_MAX_BYTES,
+    Blob, BlobBody, BlobEntry, BlobError, BlobKey, BlobScope, GET_MAX_BYTES, is_range_asked,
 };
 use async_trait::async_trait;
 use base64::Engine as _;
@@ -46,6 +46,7 @@ use signing::{CONTENT_SHA256, NOTHINGS_SHA256};
 pub use spec::S3Spec;
 
 use super::answer::{Answer, Refusal};
+use super::body::read_in_time;
 use super::checksum::{DigestKind, check, digest};
 use super::multipart::parts;
 use super::options::Sse;
@@ -182,7 +183,7 @@ impl S3 {
         if let Some(parts) = parts(self.transport.options(), body.bytes(), PARTS_MAX) {
             return self.put_in_parts(key, body, &parts, if_absent, deadline).await;
         }
-        let pieces = body.read(0..body.bytes()).await?;
+        let pieces = read_in_time(body, 0..body.bytes(), deadline).await?;
         let mut ask = self.ask(Method::PUT, self.address.of_key(key.as_str(), &[]));
         let sha256 = digest(DigestKind::Sha256, &pieces).await;
         ask.headers.insert(CONTENT_SHA256, header_value(&hex(&sha256))?);
@@ -211,7 +212,7 @@ impl S3 {
         deadline: Instant,
     ) -> Result<bool, BlobError> {
         let range = |offset, length| self.range(key, offset, length, deadline);
-        read_back::holds(body, COMPARED_AT_ONCE_BYTES, range).await
+        read_back::holds(body, COMPARED_AT_ONCE_BYTES, deadline, range).await
     }
 
     async fn range(
@@ -326,13 +327,8 @@ impl Blob for S3 {
         length: u64,
         deadline: Option<Instant>,
     ) -> Result<Bytes, BlobError> {
-        if length == 0 {
+        if !is_range_asked(length)? {
             return Ok(Bytes::new());
-        }
-        if length > GET_MAX_BYTES {
-            return Err(BlobError::Misconfigured(format!(
-                "{GET_MAX_BYTES} bytes are the most that is read at once"
-            )));
         }
         self.range(key, offset, length, self.transport.deadline(deadline)).await
     }

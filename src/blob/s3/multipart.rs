@@ -16,6 +16,7 @@ use tracing::warn;
 use super::dialect::Completing;
 use super::refusal::is_conflict;
 use super::{S3, elsewhere, header_value, if_none_match};
+use crate::blob::body::read_in_time;
 use crate::blob::checksum::{DigestKind, base64_digest};
 use crate::blob::multipart::PARTS_AT_ONCE;
 use crate::blob::xml::elements;
@@ -125,7 +126,7 @@ impl Upload<'_> {
         range: Range<u64>,
         until: Instant,
     ) -> Result<HeaderValue, BlobError> {
-        let pieces = body.read(range).await?;
+        let pieces = read_in_time(body, range, until).await?;
         let number = number.to_string();
         let query = [("partNumber", number.as_str()), ("uploadId", self.id.as_str())];
         let url = self.store.address.of_key(self.key.as_str(), &query);

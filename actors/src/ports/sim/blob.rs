@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
 
-use crate::ports::{Blob, BlobBody, BlobEntry, BlobError, BlobKey, BlobVerb, GET_MAX_BYTES};
+use crate::ports::{
+    Blob, BlobBody, BlobEntry, BlobError, BlobKey, BlobVerb, GET_MAX_BYTES, is_range_asked,
+};
 
 mod fault;
 #[cfg(test)]
@@ -224,7 +226,7 @@ impl Blob for SimBlob {
                 return Err(BlobError::Integrity("its digest is another".to_owned()));
             }
             if object.bytes.len() > usize::try_from(GET_MAX_BYTES).unwrap_or(usize::MAX) {
-                return Err(too_much());
+                return Err(BlobError::too_much());
             }
             Ok(object.bytes.clone())
         })
@@ -237,10 +239,7 @@ impl Blob for SimBlob {
         length: u64,
         deadline: Option<Instant>,
     ) -> Result<Bytes, BlobError> {
-        if length > GET_MAX_BYTES {
-            return Err(too_much());
-        }
-        if length == 0 {
+        if !is_range_asked(length)? {
             return Ok(Bytes::new());
         }
         self.begin(format!("get_range {key} {offset}+{length}"), deadline).await?;
@@ -275,8 +274,4 @@ impl Blob for SimBlob {
         };
         Ok(below.map(entry).collect())
     }
-}
-
-fn too_much() -> BlobError {
-    BlobError::Misconfigured(format!("{GET_MAX_BYTES} bytes are the most that is read at once"))
 }
