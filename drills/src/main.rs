@@ -17,6 +17,9 @@ const VIOLATED: u8 = 1;
 /// The drill could not do what it is about.
 const CANNOT_INJECT: u8 = 2;
 
+/// How often a drill that is expected to find something may run before it has failed to.
+const CANARY_RUNS_MOST: u64 = 10;
+
 /// Crash drills and benches of an Ankusa node. Exit status: 0 pass, 1 violated, 2 could not inject.
 #[derive(Parser)]
 #[command(name = "ankusa-drills", version)]
@@ -56,7 +59,8 @@ enum Command {
         /// Answer with one line of JSON.
         #[arg(long)]
         json: bool,
-        /// Pass if, and only if, the drill finds an invariant violated: for builds with a rule broken on purpose.
+        /// Pass if, and only if, the drill finds an invariant violated: for builds with a rule broken on purpose. Runs
+        /// again with the next seeds, up to ten times, until it does.
         #[arg(long)]
         expect_violation: bool,
     },
@@ -235,22 +239,28 @@ fn run(name: &str, options: &DrillOptions, json: bool, expect_violation: bool) -
     if let Some(reason) = drill.needs.missing() {
         return complain(&CannotInject(reason));
     }
-    let report = match (drill.run)(options) {
-        Ok(report) => report,
-        Err(error) => return complain(&error),
-    };
-    if json {
-        say(&serde_json::to_string(&report).unwrap_or_default());
-    } else {
-        say(&report.to_string());
+    for nth in 0..if expect_violation { CANARY_RUNS_MOST } else { 1 } {
+        let options = DrillOptions { seed: options.seed.wrapping_add(nth), ..options.clone() };
+        let report = match (drill.run)(&options) {
+            Ok(report) => report,
+            Err(error) => return complain(&error),
+        };
+        if json {
+            say(&serde_json::to_string(&report).unwrap_or_default());
+        } else {
+            say(&report.to_string());
+        }
+        // A build with a rule broken on purpose is caught when the judge catches it, not when it fails in some other way.
+        let as_wanted = if expect_violation {
+            !report.invariants_violated.is_empty()
+        } else {
+            report.verdict == Verdict::Pass
+        };
+        if as_wanted {
+            return ExitCode::SUCCESS;
+        }
     }
-    // A build with a rule broken on purpose is caught when the judge catches it, not when it fails in some other way.
-    let as_wanted = if expect_violation {
-        !report.invariants_violated.is_empty()
-    } else {
-        report.verdict == Verdict::Pass
-    };
-    if as_wanted { ExitCode::SUCCESS } else { ExitCode::from(VIOLATED) }
+    ExitCode::from(VIOLATED)
 }
 
 fn bench(name: &str, options: &BenchOptions, report_only: bool, json: bool) -> ExitCode {

@@ -80,7 +80,7 @@ pub const DRILLS: &[Drill] = &[
             "canary-no-fence",
             "canary-no-reopen-after-eio",
         ],
-        canary_form: Form::cycles(3),
+        canary_form: Form::cycles(5),
         run: nth::run_fsync_eio,
     },
     Drill {
