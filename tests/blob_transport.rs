@@ -464,8 +464,6 @@ async fn a_request_under_way_ends_at_the_deadline() {
         let server = ScriptedStore::saying([hangs]).await;
         let way = Way::to(&server, &TransportOptions { op_deadline_ms: 1_000, ..options() });
         assert_eq!((way.status().await, server.count()), (Err(BlobError::Deadline), 1));
-        // It was ours: nothing is known of the store.
-        assert_eq!(way.breaker().state(), BreakerState::Closed);
     }
 }
 
@@ -678,6 +676,53 @@ async fn one_breaker_is_before_all_stores_of_a_bucket() {
     assert_eq!(send(store(BlobScope::Claims, "bucket")).await, Err(BlobError::BreakerOpen));
     assert_eq!(send(store(BlobScope::Claims, "other")).await, Ok(200));
     assert_eq!(server.count(), 2);
+}
+
+/// What is known of a store after a put of so many bytes whose caller had so long.
+async fn known_after(says: Say, body: usize, within_ms: u64) -> BreakerState {
+    let server = ScriptedStore::saying([says]).await;
+    let way = Way::to(&server, &with_breaker(1, 3_600_000));
+    let deadline = Instant::now() + Duration::from_millis(within_ms);
+    let late = way.until(&way.put(vec![0; body]), deadline).await;
+    assert_eq!(late.unwrap_err(), BlobError::Deadline);
+    way.breaker().state()
+}
+
+#[tokio::test]
+async fn a_store_that_is_silent_until_its_callers_deadline_has_failed() {
+    let stalls = Say::status(200).body("0123456789").stalls(5);
+    for (says, body, within_ms, state, why) in [
+        (Say::never(), 0, 700, BreakerState::Open, "not a word"),
+        (Say::never(), 256 << 10, 1_200, BreakerState::Open, "and time to send it"),
+        (Say::never(), 0, 100, BreakerState::Closed, "no store is that fast"),
+        (Say::never(), 2 << 20, 1_200, BreakerState::Closed, "it may still be on its way"),
+        (stalls, 0, 700, BreakerState::Closed, "it had begun"),
+    ] {
+        assert_eq!(known_after(says, body, within_ms).await, state, "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_is_silent_only_from_when_it_was_asked() {
+    let gate = Gate::closed();
+    let script = [Say::status(200).once(&gate), Say::never()];
+    let server = ScriptedStore::saying(script).await;
+    let one = TransportOptions { pool_size: 1, pool_count: 1, ..with_breaker(1, 3_600_000) };
+    let way = Way::to(&server, &one);
+    let ask = way.ask(Method::GET, "/k");
+    let waits = async {
+        server.has(1).await;
+        // All of its time but the last of it goes by before there is a connection.
+        let deadline = Instant::now() + Duration::from_millis(1_000);
+        let opens = async {
+            sleep(Duration::from_millis(900)).await;
+            gate.open();
+        };
+        let (late, ()) = tokio::join!(way.until(&ask, deadline), opens);
+        assert_eq!(late.unwrap_err(), BlobError::Deadline);
+    };
+    let (first, ()) = tokio::join!(way.status(), waits);
+    assert_eq!((first, way.breaker().state()), (Ok(200), BreakerState::Closed));
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 //! | | |
 //! |---|---|
 //! | [`transport`] | one operation: attempts, waits and credentials inside one deadline |
+//! | [`exchange`] | one request and its answer |
 //! | [`retry`] | what is tried again, and after what wait |
 //! | [`breaker`] | endpoints that fail are left alone |
 //! | [`pool`] | connections to one endpoint |
@@ -28,6 +29,7 @@ pub mod body;
 pub mod breaker;
 pub mod cached;
 pub mod checksum;
+mod exchange;
 pub mod file_source;
 pub mod gcs;
 pub mod local_fs;
