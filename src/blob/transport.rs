@@ -22,6 +22,7 @@ use super::exchange::{Exchanged, Times, exchange};
 use super::options::TransportOptions;
 use super::pool::{Pool, Pools};
 use super::retry::{is_transient, retry_after, wait};
+use super::spec_error::BlobSpecError;
 
 /// The longest answer that is no object, in bytes: a page of a listing, or what an error says.
 pub const PAGE_MAX_BYTES: u64 = 16 << 20;
@@ -126,18 +127,18 @@ impl Transport {
     /// To `bucket` at `endpoint`, which is a scheme, a host and a port.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// Why there can be none: the key of an option that is wrong, or another than that of a store it shares with.
     pub fn new(
         scope: BlobScope,
         endpoint: &Url,
         bucket: &str,
         options: &TransportOptions,
         world: &World,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, BlobSpecError> {
         let origin = endpoint.origin().ascii_serialization();
         let pool = world.pools.of(&origin, options)?;
         let breaker =
-            world.breakers.of(&origin, bucket, BreakerOptions::from(options), &world.events);
+            world.breakers.of(&origin, bucket, BreakerOptions::from(options), &world.events)?;
         let (options, world) = (options.clone(), world.clone());
         Ok(Self { scope, options, world, pool, breaker })
     }

@@ -109,8 +109,7 @@ pub fn open_at(
     let endpoint = endpoint(&spec.endpoint)?;
     let kms_key = kms_key(spec.sse.as_ref())?;
     let credentials = credentials(spec, metadata_host)?;
-    let transport = Transport::new(scope, &endpoint, &spec.bucket, &spec.transport, world)
-        .map_err(|why| BlobSpecError::new("cacertfile", why))?;
+    let transport = Transport::new(scope, &endpoint, &spec.bucket, &spec.transport, world)?;
     let places = Places::new(endpoint, &spec.bucket);
     let entropy = Arc::clone(&world.entropy);
     Ok(Arc::new(Gcs { transport, places, credentials, kms_key, entropy }))
@@ -134,7 +133,7 @@ fn endpoint(text: &str) -> Result<Url, BlobSpecError> {
 /// The key every put names, as a parameter and as a header.
 fn kms_key(sse: Option<&Sse>) -> Result<Option<(String, HeaderValue)>, BlobSpecError> {
     let key_id = match sse {
-        None | Some(Sse::Aes256) => return Ok(None),
+        None | Some(Sse::Aes256 {}) => return Ok(None),
         Some(Sse::Kms { key_id }) => key_id,
     };
     match HeaderValue::from_str(key_id) {
