@@ -426,7 +426,7 @@ async fn a_key_of_the_customers_is_asked_for_with_every_object() {
     let of_parts = [with("POST"), without("PUT"), without("PUT"), without("POST")];
     assert_eq!(keys(scene.objects.seen()), of_parts);
 
-    let sse = Some(Sse::Aes256);
+    let sse = Some(Sse::Aes256 {});
     let plain = scene.store_of(&OciSpec { sse, ..scene.spec() });
     plain.put(&key("d"), body("1"), None).await.unwrap();
     assert_eq!(keys(scene.objects.seen()), [without("PUT")]);
@@ -845,8 +845,12 @@ fn a_spec_is_read_and_a_misspelled_key_is_none() {
     assert_eq!(spec, expected);
     let written = serde_json::to_value(&spec).unwrap();
     assert_eq!(serde_json::from_value::<OciSpec>(written).unwrap(), expected);
-    for misspelled in [json!({ "buckets": "b" }), json!({ "retrys": 1 }), json!({ "auth": "none" })]
-    {
+    for misspelled in [
+        json!({ "buckets": "b" }),
+        json!({ "retrys": 1 }),
+        json!({ "auth": "none" }),
+        json!({ "sse": { "type": "aes256", "key_id": "k" } }),
+    ] {
         let shown = misspelled.to_string();
         assert!(serde_json::from_value::<OciSpec>(misspelled).is_err(), "{shown}");
     }

@@ -9,6 +9,7 @@
 //! | [`pool`] | connections to one endpoint |
 //! | [`answer`] | what came back, and the error it means |
 //! | [`body`], [`checksum`], [`multipart`] | bytes on their way |
+//! | [`begun`] | uploads that must end |
 //! | [`read_back`] | what is in the way of a create |
 //! | [`cached`], [`side`] | credentials that expire, and those who give them out |
 //! | [`xml`] | what S3 and Azure write |
@@ -25,6 +26,7 @@
 pub mod advice;
 pub mod answer;
 pub mod azure;
+mod begun;
 pub mod body;
 pub mod breaker;
 pub mod cached;

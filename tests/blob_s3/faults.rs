@@ -6,7 +6,8 @@ use ankusa_node::blob::s3::credentials::Environment;
 use ankusa_node::blob::s3::{S3Spec, open, open_in};
 
 use super::fault_table::{
-    Clocks, Page, Subject, credentials_are_renewed_for, holds_for, uploads_hold_for,
+    Clocks, Page, Subject, credentials_are_renewed_for, dropped_uploads_are_taken_back_by,
+    holds_for, uploads_hold_for,
 };
 use super::relay::{Act, Relay};
 use super::s3_servers::{Server, moto, raw, s3s, seaweedfs, spec};
@@ -53,6 +54,18 @@ async fn every_fault_has_its_answer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn parts_are_sent_again_and_an_upload_that_is_refused_leaves_nothing() {
     uploads_hold_for(subject(s3s(), "fault-uploads").await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_put_that_is_dropped_in_the_middle_leaves_no_upload_behind() {
+    let server = seaweedfs();
+    let subject = subject(server, "fault-drops").await;
+    dropped_uploads_are_taken_back_by(subject, async || {
+        let uploads = raw(server.port, "GET", "/fault-drops?uploads=", &[], b"").await;
+        assert_eq!(uploads.status, 200, "{}", uploads.body);
+        uploads.body.matches("<UploadId>").count()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,8 @@ use ankusa_node::host::HostClock;
 use serde_json::json;
 
 use crate::fault_table::{
-    Clocks, Page, Subject, credentials_are_renewed_for, holds_for, uploads_hold_for,
+    Clocks, Page, Subject, credentials_are_renewed_for, dropped_uploads_are_taken_back_by,
+    holds_for, uploads_hold_for,
 };
 use crate::oci::Scene;
 use crate::oci::instance::instance;
@@ -59,6 +60,13 @@ async fn parts_are_sent_again_and_an_upload_that_is_refused_leaves_nothing() {
     uploads_hold_for(subject(&scene)).await;
     // Of one whose beginning was not heard of nobody knows the name: a rule of the bucket ends it.
     assert_eq!(scene.objects.uploads(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_put_that_is_dropped_in_the_middle_leaves_no_upload_behind() {
+    let scene = Scene::new().await;
+    let left = async || scene.objects.uploads();
+    dropped_uploads_are_taken_back_by(subject(&scene), left).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -168,6 +168,11 @@ pub async fn uploads_hold_for(subject: Subject) {
     assert_eq!(parts::wrong(&bench).await, Vec::<String>::new());
 }
 
+/// An object in parts whose put is dropped in the middle: no upload is left behind, of which `left` counts those there are.
+pub async fn dropped_uploads_are_taken_back_by(subject: Subject, left: impl AsyncFn() -> usize) {
+    parts::dropped(&Bench::new(subject).await, left).await;
+}
+
 /// Of a store whose credentials can be had anew: `expired` is how its provider says that they must be.
 pub async fn credentials_are_renewed_for(subject: Subject, expired: Fault) {
     let bench = Bench::new(subject).await;

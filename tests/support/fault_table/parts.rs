@@ -1,8 +1,12 @@
 //! An object in three parts, of which one breaks; or what comes before them, or after.
 
+use std::time::Duration;
+
 use ankusa_actors::ports::{BlobBody, BlobError};
-use ankusa_drills_proxy::{Fault, Rule, Seen};
+use ankusa_drills_proxy::{Fault, Rule, Seen, When};
 use ankusa_node::blob::options::TransportOptions;
+use hyper::Method;
+use tokio::time::{sleep, timeout};
 
 use super::over_time::nth;
 use super::{Bench, Word, options, word, world};
@@ -52,17 +56,25 @@ fn rows(part: &str, asks_how_far: bool) -> Vec<Upload> {
     rows
 }
 
-/// What is not as a row says.
-pub(super) async fn wrong(bench: &Bench) -> Vec<String> {
-    let cut = TransportOptions {
+fn cut() -> TransportOptions {
+    TransportOptions {
         multipart_threshold_bytes: PART_BYTES,
         multipart_part_bytes: PART_BYTES,
         ..options()
-    };
-    let whole: Vec<u8> =
-        (0..11 << 20).map(|n: u32| n.to_le_bytes()[1] ^ n.to_le_bytes()[2]).collect();
-    let body = BlobBody::from(whole.clone());
-    let store = bench.store(cut, world());
+    }
+}
+
+fn whole() -> Vec<u8> {
+    (0..11 << 20).map(|n: u32| n.to_le_bytes()[1] ^ n.to_le_bytes()[2]).collect()
+}
+
+fn body() -> BlobBody {
+    BlobBody::from(whole())
+}
+
+/// What is not as a row says.
+pub(super) async fn wrong(bench: &Bench) -> Vec<String> {
+    let (whole, body, store) = (whole(), body(), bench.store(cut(), world()));
     let mut wrong = Vec::new();
     for (n, row) in rows(bench.subject.part, bench.subject.asks_how_far).into_iter().enumerate() {
         let key = bench.key();
@@ -98,4 +110,57 @@ pub(super) async fn wrong(bench: &Bench) -> Vec<String> {
 /// Requests that carried a part.
 fn sent(seen: &[Seen], part: &str) -> usize {
     seen.iter().filter(|seen| seen.bytes > 0 && seen.target.contains(part)).count()
+}
+
+/// A put that is dropped in the middle, wherever that is, leaves no upload behind. `left` counts those there are.
+pub(super) async fn dropped(bench: &Bench, left: impl AsyncFn() -> usize) {
+    let part = bench.subject.part;
+    let before = left().await;
+    // The beginning, which is heard late; a part; and, with all parts there, the end.
+    for (what, held, at, of_all) in [
+        ("its beginning", Fault::Late(Duration::from_millis(500)), nth_of("", 0), 1),
+        ("a part", Fault::Blackhole, nth_of(part, 1), 1 + PARTS),
+        ("its end", Fault::Blackhole, nth_of("", 4), 2 + PARTS),
+    ] {
+        let (key, store) = (bench.key(), bench.store(cut(), world()));
+        drop(bench.proxy.take_seen());
+        bench.proxy.break_by([Rule { when: at, fault: held }]);
+        let of_put = key.clone();
+        let put = tokio::spawn(async move { store.put(&of_put, body(), None).await });
+        let mut seen = Vec::new();
+        until(what, async || {
+            seen.extend(bench.proxy.take_seen());
+            seen.len() >= of_all
+        })
+        .await;
+        if of_all > 1 {
+            assert_eq!(left().await, before + 1, "{what}: it has begun");
+        }
+        put.abort();
+        assert!(put.await.unwrap_err().is_cancelled(), "{what}");
+        // Who takes it back waits for nobody.
+        until(what, async || {
+            seen.extend(bench.proxy.take_seen());
+            seen.iter().any(|seen| seen.method == Method::DELETE) && left().await == before
+        })
+        .await;
+        bench.proxy.heal();
+        assert_eq!(bench.sound.get(&key, None).await, Err(BlobError::NotFound), "{what}");
+    }
+}
+
+fn nth_of(holds: &str, nth: u64) -> When {
+    super::over_time::nth(Fault::Reset, holds, nth).when
+}
+
+/// Looks again and again, for longer than anything here takes.
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let looked = async {
+        while !is_so().await {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), looked)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: it never came"));
 }
