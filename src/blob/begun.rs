@@ -119,9 +119,12 @@ pub(super) async fn to_its_end<T: Send + 'static>(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::io::Write;
     use std::sync::Mutex;
 
     use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+    use tracing_subscriber::fmt;
+    use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::*;
 
@@ -197,5 +200,52 @@ mod tests {
         let waits = tokio::time::timeout(Duration::from_secs(1), to_its_end(slow)).await;
         assert!(waits.is_err());
         assert_eq!(all(hears).await, [10]);
+    }
+
+    #[derive(Clone, Default)]
+    struct Heard(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Heard {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What our log says of a dropped upload, in a node that goes on for so long.
+    fn told(fails: u32, goes_on: Duration) -> String {
+        let heard = Heard::default();
+        let writer = heard.clone();
+        let layer =
+            fmt::layer().with_writer(move || writer.clone()).with_ansi(false).without_time();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            let runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = { runtime }.enable_time().start_paused(true).build().unwrap();
+            let (upload, _hears) = begun(fails);
+            runtime.block_on(async {
+                drop(upload);
+                if !goes_on.is_zero() {
+                    tokio::time::sleep(goes_on).await;
+                }
+            });
+        });
+        let bytes = heard.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap().trim().to_owned()
+    }
+
+    #[test]
+    fn parts_that_may_be_left_are_told_with_the_id_of_their_upload() {
+        let line = |why: &str| {
+            let said = "parts of an upload may be left in the bucket";
+            format!("WARN ankusa_node::blob::begun: {said} key=k upload=\"id\" error=\"{why}\"")
+        };
+        let minute = Duration::from_secs(60);
+        assert_eq!(told(0, minute), "");
+        assert_eq!(told(1, minute), line("deadline"));
+        assert_eq!(told(0, Duration::ZERO), line("the node has ended"));
     }
 }
