@@ -32,6 +32,7 @@ async fn subject() -> (Arc<Azurite>, Subject) {
         page,
         pages_say_which: true,
         part: "comp=block&",
+        last: 3,
         asks_how_far: false,
     };
     (azurite, subject)

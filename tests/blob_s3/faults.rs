@@ -25,6 +25,7 @@ async fn subject(server: &Server, bucket: &'static str) -> Subject {
         page,
         pages_say_which: true,
         part: "partNumber=",
+        last: 4,
         asks_how_far: false,
     }
 }

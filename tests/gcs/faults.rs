@@ -12,7 +12,8 @@ use super::emulators::Emulator;
 use super::metadata::MetadataServer;
 use super::{Fake, spec};
 use crate::fault_table::{
-    Clocks, Page, Subject, credentials_are_renewed_for, holds_for, uploads_hold_for,
+    Clocks, Page, Subject, credentials_are_renewed_for, dropped_uploads_are_taken_back_by,
+    holds_for, uploads_hold_for,
 };
 
 fn subject(upstream: SocketAddr) -> Subject {
@@ -29,6 +30,7 @@ fn subject(upstream: SocketAddr) -> Subject {
         // A page without a token is the last one, whatever was asked for: nothing on it says which it is.
         pages_say_which: false,
         part: "upload_id=",
+        last: 3,
         asks_how_far: true,
     }
 }
@@ -61,6 +63,13 @@ async fn uploads_come_through_before_a_strict_server() {
 async fn uploads_come_through_before_gcp_storage_emulator() {
     let emulator = Emulator::gcp_storage_emulator().await;
     uploads_hold_for(subject(emulator.address())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_put_that_is_dropped_in_the_middle_leaves_no_session_behind() {
+    let fake = Fake::start().await;
+    let left = async || fake.state().open_sessions();
+    dropped_uploads_are_taken_back_by(subject(fake.address()), left).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

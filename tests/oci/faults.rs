@@ -38,6 +38,7 @@ fn subject_of(scene: &Scene, spec: OciSpec) -> Subject {
         // The next page begins with a name, which may have been deleted meanwhile: one that begins later may be it.
         pages_say_which: false,
         part: "uploadPartNum=",
+        last: 4,
         asks_how_far: false,
     }
 }

@@ -42,6 +42,8 @@ pub struct Subject {
     pub pages_say_which: bool,
     /// What the address of every part of an upload has in it.
     pub part: &'static str,
+    /// The last request of an upload of three parts, from 0 on.
+    pub last: u64,
     /// Whether an upload asks how far it came, and sends no part again that has arrived.
     pub asks_how_far: bool,
 }

@@ -8,9 +8,9 @@ use http::HeaderValue;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::Gcs;
 use super::places::Places;
 use super::token::{Credentials, METADATA_HOST, MetadataServer, bearer};
+use super::{Gcs, Store};
 use crate::blob::options::{Sse, TransportOptions};
 use crate::blob::spec_error::BlobSpecError;
 use crate::blob::transport::{Transport, World};
@@ -112,7 +112,7 @@ pub fn open_at(
     let transport = Transport::new(scope, &endpoint, &spec.bucket, &spec.transport, world)?;
     let places = Places::new(endpoint, &spec.bucket);
     let entropy = Arc::clone(&world.entropy);
-    Ok(Arc::new(Gcs { transport, places, credentials, kms_key, entropy }))
+    Ok(Arc::new(Store(Arc::new(Gcs { transport, places, credentials, kms_key, entropy }))))
 }
 
 fn endpoint(text: &str) -> Result<Url, BlobSpecError> {

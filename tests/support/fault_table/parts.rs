@@ -9,7 +9,7 @@ use hyper::Method;
 use tokio::time::{sleep, timeout};
 
 use super::over_time::nth;
-use super::{Bench, Word, options, word, world};
+use super::{Bench, NOTICED, Word, options, word, world};
 
 const PART_BYTES: u64 = 5 << 20;
 
@@ -22,13 +22,20 @@ struct Upload {
     word: Word,
     /// Requests that carry a part; `None` where that depends on which came first.
     sent: Option<usize>,
+    /// The time it has ended within.
+    op_deadline_ms: u64,
 }
 
 fn rows(part: &str, asks_how_far: bool) -> Vec<Upload> {
-    let row = |what, rules, word, sent| Upload { what, rules, word, sent };
+    let op_deadline_ms = options().op_deadline_ms;
+    let row = |what, rules, word, sent| Upload { what, rules, word, sent, op_deadline_ms };
     let again = if asks_how_far { PARTS } else { PARTS + 1 };
     let mut rows = vec![
         row("nothing", vec![], "ok", Some(PARTS)),
+        Upload {
+            op_deadline_ms: 5_000,
+            ..row("silence after a part", vec![nth(Fault::Blackhole, part, 1)], "deadline", None)
+        },
         row("500 for a part", vec![nth(Fault::status(500), part, 1)], "ok", Some(PARTS + 1)),
         row("a reset of a part", vec![nth(Fault::Reset, part, 1)], "ok", Some(PARTS + 1)),
         row("the answer to a part lost", vec![nth(Fault::LoseAnswer, part, 1)], "ok", Some(again)),
@@ -74,18 +81,24 @@ fn body() -> BlobBody {
 
 /// What is not as a row says.
 pub(super) async fn wrong(bench: &Bench) -> Vec<String> {
-    let (whole, body, store) = (whole(), body(), bench.store(cut(), world()));
+    let (whole, body) = (whole(), body());
     let mut wrong = Vec::new();
     for (n, row) in rows(bench.subject.part, bench.subject.asks_how_far).into_iter().enumerate() {
         let key = bench.key();
+        let cut = TransportOptions { op_deadline_ms: row.op_deadline_ms, ..cut() };
+        let store = bench.store(cut, world());
         drop(bench.proxy.take_seen());
         bench.proxy.break_by(row.rules.clone());
         // Of both that end in the same requests, by turns.
-        let put = if n % 2 == 0 {
-            store.put_if_absent(&key, body.clone(), None).await
-        } else {
-            store.put(&key, body.clone(), None).await
+        let put = async {
+            if n % 2 == 0 {
+                store.put_if_absent(&key, body.clone(), None).await
+            } else {
+                store.put(&key, body.clone(), None).await
+            }
         };
+        let within = Duration::from_millis(row.op_deadline_ms) + NOTICED;
+        let put = timeout(within, put).await.expect(row.what);
         bench.proxy.heal();
         let sent = sent(&bench.proxy.take_seen(), bench.subject.part);
         if word(&put) != row.word || row.sent.is_some_and(|expected| expected != sent) {
@@ -116,11 +129,11 @@ fn sent(seen: &[Seen], part: &str) -> usize {
 pub(super) async fn dropped(bench: &Bench, left: impl AsyncFn() -> usize) {
     let part = bench.subject.part;
     let before = left().await;
-    // The beginning, which is heard late; a part; and, with all parts there, the end.
+    // The beginning, which is heard late; a part; and what comes last.
     for (what, held, at, of_all) in [
-        ("its beginning", Fault::Late(Duration::from_millis(500)), nth_of("", 0), 1),
-        ("a part", Fault::Blackhole, nth_of(part, 1), 1 + PARTS),
-        ("its end", Fault::Blackhole, nth_of("", 4), 2 + PARTS),
+        ("its beginning", Fault::Late(Duration::from_millis(500)), nth_of("", 0), 1_u64),
+        ("a part", Fault::Blackhole, nth_of(part, 1), 3),
+        ("its end", Fault::Blackhole, nth_of("", bench.subject.last), bench.subject.last + 1),
     ] {
         let (key, store) = (bench.key(), bench.store(cut(), world()));
         drop(bench.proxy.take_seen());
@@ -130,7 +143,7 @@ pub(super) async fn dropped(bench: &Bench, left: impl AsyncFn() -> usize) {
         let mut seen = Vec::new();
         until(what, async || {
             seen.extend(bench.proxy.take_seen());
-            seen.len() >= of_all
+            seen.len() >= usize::try_from(of_all).unwrap()
         })
         .await;
         if of_all > 1 {
