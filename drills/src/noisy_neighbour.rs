@@ -17,7 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
@@ -36,7 +36,7 @@ const MEASURED: Duration = Duration::from_secs(3);
 /// Between two hooks of the quiet tenant.
 const EVERY: Duration = Duration::from_millis(10);
 
-/// What the loud tenant has waiting when the second part begins, unless asked otherwise.
+/// What the loud tenant has waiting when the second part begins.
 const BACKLOG: u64 = 10_000;
 
 /// Clients that make it.
@@ -71,59 +71,84 @@ pub fn run(options: &DrillOptions) -> Result<Report, CannotInject> {
     on_a_runtime(async {
         let began = Instant::now();
         let mut report = Report::new("noisy_neighbour", options.seed);
+        let mut all = Turn::default();
+        // What a disk does changes by the minute: parts that are long are held against another disk.
+        let turns = options.cycles.unwrap_or(1);
+        for _turn in 0..turns {
+            all.add(Turn::take(options.lasting.unwrap_or(MEASURED)).await?);
+        }
+        let Turn { mut alone, mut at_rest, mut growing, loud_attempts } = all;
+        for (what, times) in
+            [("alone", &mut alone), ("backlog", &mut at_rest), ("flood", &mut growing)]
+        {
+            times.sort_unstable_by_key(|took| took.unwrap_or(Duration::MAX));
+            for percent in PERCENTS {
+                report.count(format!("{what}_p{percent}_ms"), tenths(at(times, percent)));
+            }
+        }
+        judge(&mut report, "backlog", &alone, &at_rest);
+        judge(&mut report, "flood", &alone, &growing);
+        report.count("loud_attempts", loud_attempts);
+        let timed = u64::try_from(alone.len() + at_rest.len() + growing.len()).unwrap_or(u64::MAX);
+        report.acked = timed.saturating_add(turns.saturating_mul(BACKLOG));
+        report.elapsed_ms = began.elapsed().as_millis();
+        Ok(report)
+    })
+}
+
+/// What was timed on one node, or on several.
+#[derive(Default)]
+struct Turn {
+    alone: Times,
+    at_rest: Times,
+    growing: Times,
+    loud_attempts: usize,
+}
+
+impl Turn {
+    async fn take(measured: Duration) -> Result<Self, CannotInject> {
         let scratch = Scratch::on_disk()?;
         let data_dir = scratch.subdirectory("data")?;
         let (quick, hanging) = (Sink::start(true).await?, Sink::start(false).await?);
-        let source = |tenant: &str, sink: &Sink| {
-            json!({
-                "tenant": tenant,
-                "verify": {"type": "github", "secret": SECRET},
-                "sinks": [{
-                    "type": "http",
-                    "url": sink.url(),
-                    "allow_unsigned": true,
-                    "timeout_ms": millis(GIVES_UP_AFTER),
-                }],
-            })
-        };
         let sources = json!({"quiet": source("quiet", &quick), "loud": source("loud", &hanging)});
         let setup = NodeSetup::new(scratch.path(), &data_dir, &quick.url())?
             .with_config(&json!({"sources": sources}))?;
         let node = setup.start().await.or_cannot("start the node")?;
-        let measured = options.lasting.unwrap_or(MEASURED);
         let port = setup.http_port();
         let alone = quick.time(port, measured).await?;
-        let backlog = usize::try_from(options.cycles.unwrap_or(BACKLOG)).unwrap_or(usize::MAX);
-        flood(port, backlog).await?;
+        flood(port, BACKLOG).await?;
         let at_rest = quick.time(port, measured).await?;
         let mut clients = JoinSet::new();
         (0..FLOOD).for_each(|_| drop(clients.spawn(trickle(port))));
         let growing = quick.time(port, measured).await?;
         drop(clients);
-        tell(&mut report, "alone", &alone);
-        for (beside, times) in [("backlog", &at_rest), ("flood", &growing)] {
-            tell(&mut report, beside, times);
-            judge(&mut report, beside, &alone, times);
-        }
-        report.count("backlog", backlog);
-        report.count("loud_attempts", hanging.arrived());
-        let acked = alone.len() + at_rest.len() + growing.len() + backlog;
-        report.acked = u64::try_from(acked).unwrap_or(u64::MAX);
-        report.elapsed_ms = began.elapsed().as_millis();
         drop(node);
-        Ok(report)
+        Ok(Self { alone, at_rest, growing, loud_attempts: hanging.arrived() })
+    }
+
+    fn add(&mut self, other: Self) {
+        self.alone.extend(other.alone);
+        self.at_rest.extend(other.at_rest);
+        self.growing.extend(other.growing);
+        self.loud_attempts += other.loud_attempts;
+    }
+}
+
+fn source(tenant: &str, sink: &Sink) -> Value {
+    json!({
+        "tenant": tenant,
+        "verify": {"type": "github", "secret": SECRET},
+        "sinks": [{
+            "type": "http",
+            "url": sink.url(),
+            "allow_unsigned": true,
+            "timeout_ms": millis(GIVES_UP_AFTER),
+        }],
     })
 }
 
-/// Every time a hook of the quiet tenant took, in order of length; nothing for one that did not arrive.
+/// Every time a hook of the quiet tenant took; in order of length, where percentiles are told. Nothing for one that did not arrive.
 type Times = Vec<Option<Duration>>;
-
-/// What is told of one part.
-fn tell(report: &mut Report, beside: &str, times: &Times) {
-    for percent in PERCENTS {
-        report.count(format!("{beside}_p{percent}_ms"), tenths(at(times, percent)));
-    }
-}
 
 /// Holds the times beside something against those alone.
 fn judge(report: &mut Report, what: &str, alone: &Times, beside: &Times) {
@@ -216,7 +241,6 @@ impl Sink {
                 took.get_or_insert(at.saturating_duration_since(*sent));
             }
         }
-        took.sort_unstable_by_key(|took| took.unwrap_or(Duration::MAX));
         Ok(took)
     }
 }
@@ -255,12 +279,13 @@ async fn post(
 }
 
 /// Has `count` hooks of the loud tenant taken.
-async fn flood(port: u16, count: usize) -> Result<(), CannotInject> {
+async fn flood(port: u16, count: u64) -> Result<(), CannotInject> {
     let mut clients = JoinSet::new();
+    let each = usize::try_from(count).unwrap_or(usize::MAX).div_ceil(FLOOD);
     for _ in 0..FLOOD {
         clients.spawn(async move {
             let mut connection = Connection::to_port(port).await.or_cannot("connect")?;
-            for number in 0..count.div_ceil(FLOOD) {
+            for number in 0..each {
                 post(&mut connection, "loud", number).await?;
             }
             Ok::<_, CannotInject>(())
