@@ -39,6 +39,9 @@ const EVERY: Duration = Duration::from_millis(10);
 /// What the loud tenant has waiting when the second part begins.
 const BACKLOG: u64 = 10_000;
 
+/// While dispatch claims as much of it as the loud tenant may hold, the backlog is not at rest.
+const SETTLES: Duration = Duration::from_secs(1);
+
 /// Clients that make it.
 const FLOOD: usize = 32;
 
@@ -117,6 +120,7 @@ impl Turn {
         let port = setup.http_port();
         let alone = quick.time(port, measured).await?;
         flood(port, BACKLOG).await?;
+        sleep(SETTLES).await;
         let at_rest = quick.time(port, measured).await?;
         let mut clients = JoinSet::new();
         (0..FLOOD).for_each(|_| drop(clients.spawn(trickle(port))));
