@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{Instrument as _, debug};
 
+use super::super::answer::short;
 use super::super::body::read_in_time;
 use super::super::checksum::{DigestKind, base64_digest};
 use super::super::multipart::PARTS_AT_ONCE;
@@ -84,11 +85,19 @@ async fn create(
     if !answer.status.is_success() {
         return Err(error(&answer, bucket.now_ms()));
     }
-    let created: Created = serde_json::from_slice(&answer.body)
-        .map_err(|error| BlobError::Transport(format!("no upload was named: {error}")))?;
     let path = format!("/u/{}", encoded(key.as_str()));
-    let query = format!("uploadId={}", encoded(&created.upload_id));
+    let query = format!("uploadId={}", encoded(&parse_upload_id(&answer.body)?));
     Ok(Some(Upload { bucket: Arc::clone(bucket), path, query, deadline }))
+}
+
+/// Reads the id of an upload that has begun.
+///
+/// # Errors
+/// `transport`: it names none.
+pub fn parse_upload_id(body: &[u8]) -> Result<String, BlobError> {
+    let created: Created = serde_json::from_slice(body)
+        .map_err(|error| BlobError::Transport(short(&format!("no upload was named: {error}"))))?;
+    Ok(created.upload_id)
 }
 
 impl Upload {
