@@ -123,6 +123,9 @@ impl Default for RocksOptions {
     }
 }
 
+/// What the filter of a memtable takes, of the memtable's size: about sixteen bits a key, for keys of a hundred bytes.
+const MEMTABLE_FILTER_RATIO: f64 = 0.02;
+
 impl RocksOptions {
     pub(super) fn database(&self) -> Options {
         let signed = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
@@ -194,6 +197,12 @@ impl RocksOptions {
             options.set_max_bytes_for_level_base(SMALL_ROWS_LEVEL_BYTES);
             options.set_target_file_size_base(SMALL_ROWS_FILE_BYTES);
             options.set_target_file_size_multiplier(SMALL_ROWS_FILE_GROWTH);
+        }
+        if cf == Cf::Index {
+            // The dedupe keys of every batch, which are mostly not there, are looked for in it: without a filter that is a
+            // walk down the memtable for each.
+            options.set_memtable_prefix_bloom_ratio(MEMTABLE_FILTER_RATIO);
+            options.set_memtable_whole_key_filtering(true);
         }
         if cf == Cf::Deliveries {
             // It is scanned where rows were just deleted, and a scan steps over a deleted row as over any other. A flush of

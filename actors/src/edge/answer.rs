@@ -37,7 +37,7 @@ const RETRY_LATER_S: u32 = 60;
 
 impl Answer {
     pub fn accepted(id: HookId) -> Self {
-        let body = format!(r#"{{"id":"{id}","status":"accepted"}}"#);
+        let body = [r#"{"id":""#, id.as_str(), r#"","status":"accepted"}"#].concat();
         Self::Send { status: 201, body, retry_after_s: None, durable: true }
     }
 

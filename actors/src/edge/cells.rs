@@ -10,6 +10,8 @@
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
+use smallvec::SmallVec;
+
 use crate::model::gcra::{self, Gcra};
 use crate::model::rate_limit::Limits;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -49,6 +51,12 @@ struct Meter<'a> {
     limit: Gcra,
     cost_ns: u64,
 }
+
+/// Of one hook: as many as there may be, without an allocation.
+type Meters<'a> = SmallVec<[Meter<'a>; METERS]>;
+
+/// Hooks and bytes of the node, a source, a tenant and a client.
+const METERS: usize = 8;
 
 impl Meter<'_> {
     fn look(&self, now_ns: u64) -> Result<u64, u64> {
@@ -96,7 +104,7 @@ pub(super) fn take_all<'a>(
     longest.map_or_else(|| take_each(&meters, now, now_ns), Err)
 }
 
-fn meters<'a>(cells: impl IntoIterator<Item = (&'a Cell, Limits)>, bytes: u64) -> Vec<Meter<'a>> {
+fn meters<'a>(cells: impl IntoIterator<Item = (&'a Cell, Limits)>, bytes: u64) -> Meters<'a> {
     let of_cell = |(cell, limits): (&'a Cell, Limits)| {
         let hooks = limits.hooks.map(|limit| (&cell.hooks, limit, limit.one()));
         let bytes = limits.bytes.map(|limit| (&cell.bytes, limit, limit.many(bytes)));
@@ -108,7 +116,7 @@ fn meters<'a>(cells: impl IntoIterator<Item = (&'a Cell, Limits)>, bytes: u64) -
 
 /// After the look: a denial here means that another thread has been faster.
 fn take_each(meters: &[Meter<'_>], now: u64, now_ns: impl Fn() -> u64) -> Result<(), u64> {
-    let mut taken: Vec<(&Meter<'_>, u64)> = Vec::with_capacity(meters.len());
+    let mut taken: SmallVec<[(&Meter<'_>, u64); METERS]> = SmallVec::new();
     for meter in meters {
         match meter.take(now) {
             Ok(after) => taken.push((meter, after)),

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::cells::{Cell, Cells, take_all};
@@ -267,9 +268,9 @@ impl Shared {
 }
 
 /// Whoever has one IPv6 address has the /64 around it.
-fn client_key(client: IpAddr) -> Vec<u8> {
+fn client_key(client: IpAddr) -> SmallVec<[u8; 8]> {
     match client.to_canonical() {
-        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V4(address) => address.octets().into_iter().collect(),
         IpAddr::V6(address) => address.octets().into_iter().take(8).collect(),
     }
 }

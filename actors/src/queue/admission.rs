@@ -42,11 +42,14 @@ impl Load {
     }
 }
 
+/// A tenant's, shared by all that it holds.
+type Name = std::sync::Arc<str>;
+
 #[derive(Debug, Default)]
 struct Held {
     all: Load,
     /// Only tenants that hold something.
-    tenants: BTreeMap<Box<str>, Load>,
+    tenants: BTreeMap<Name, Load>,
     /// The first tenant that came. As long as none but that one has, it need not leave room for any.
     first: Option<Box<str>>,
     is_shared: bool,
@@ -63,7 +66,7 @@ pub struct Admission {
 #[derive(Debug)]
 pub struct Permit {
     room: Arc<Admission>,
-    tenant: Box<str>,
+    tenant: Name,
     bytes: usize,
 }
 
@@ -94,20 +97,16 @@ impl Admission {
         if all.records > self.max.records || !(is_alone || all.fits_in(self.max)) {
             return Err(Refusal::Overload);
         }
-        let own = held.tenants.get(tenant).copied().unwrap_or_default();
+        let known = held.tenants.get_key_value(tenant).map(|(name, load)| (name.clone(), *load));
+        let (tenant, own) = known.unwrap_or_else(|| (tenant.into(), Load::default()));
         let share = self.max.without(held.all.without(own)).percent(share_percent);
         if held.is_shared && own.records > 0 && !own.with_hook(bytes).fits_in(share) {
             return Err(Refusal::TenantOverload);
         }
         held.all = all;
-        match held.tenants.get_mut(tenant) {
-            Some(load) => *load = load.with_hook(bytes),
-            None => {
-                held.tenants.insert(tenant.into(), Load::default().with_hook(bytes));
-            }
-        }
+        held.tenants.insert(tenant.clone(), own.with_hook(bytes));
         drop(held);
-        Ok(Permit { room: Arc::clone(self), tenant: tenant.into(), bytes })
+        Ok(Permit { room: Arc::clone(self), tenant, bytes })
     }
 
     /// Hooks admitted and not yet answered.

@@ -18,7 +18,7 @@ use crate::model::ids::{HookId, Seq};
 use crate::model::keys::Held;
 
 /// Keys remembered although they are synced. More than pass by while a batch waits for its group.
-const KEEP: usize = 16_384;
+const KEEP: usize = 4_096;
 
 /// The epoch up to which changes can be read by everybody. Made with the tree, so that no Writer begins again at an epoch
 /// that a look remembers.

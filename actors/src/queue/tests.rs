@@ -52,7 +52,10 @@ fn entry(tenant: &str, body: &str, deadline: Instant) -> (CommitEntry, Waiting) 
     let permit = Admission::new(1, usize::MAX).admit("acme", body.len(), 100).unwrap();
     let tenant = tenant.to_owned();
     let rows = vec![(0, row)];
-    (CommitEntry { tenant, value, rows, key: None, reply, permit, deadline }, waiting)
+    (
+        CommitEntry { tenant: tenant.into(), value, rows, key: None, reply, permit, deadline },
+        waiting,
+    )
 }
 
 /// These tenants, no key, and no limit that matters.

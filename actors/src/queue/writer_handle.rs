@@ -1,5 +1,6 @@
 //! The way to the Writer: a queue bounded in bytes, and one wake-up for whatever is in it.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use crate::supervision::{Doorbell, Slot};
 /// One hook, ready but for its seq and its due time.
 #[derive(Debug)]
 pub struct CommitEntry {
-    pub tenant: String,
+    pub tenant: Cow<'static, str>,
     pub value: Bytes,
     /// Sink and row, in the order of its source.
     pub rows: Vec<(u16, PendingRow)>,

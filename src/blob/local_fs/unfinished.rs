@@ -18,6 +18,10 @@ use super::object::errno;
 /// How many names are tried. Each is taken only by another process of the same number, in another container.
 const NAMES_MAX: u32 = 100;
 
+/// Bytes of one call. For a call of megabytes, file systems with large folios look for as much memory in one piece, which
+/// took ten times as long as the copy (ext4 of Linux 6.18: 200 ms for 16 MiB in one call, 20 ms in 64).
+const WRITE_BYTES: usize = 256 << 10;
+
 pub(super) struct Unfinished {
     folder: Folder,
     /// `<name>.tmp.<number>`
@@ -69,8 +73,8 @@ impl Unfinished {
 
     /// With these bytes at its end.
     pub(super) fn with(mut self, pieces: &[Bytes]) -> Result<Self, BlobError> {
-        for piece in pieces {
-            let written = self.file.write_all(piece);
+        for bytes in pieces.iter().flat_map(|piece| piece.chunks(WRITE_BYTES)) {
+            let written = self.file.write_all(bytes);
             written.map_err(|error| failed("write", self.key.as_str(), errno(&error)))?;
         }
         Ok(self)

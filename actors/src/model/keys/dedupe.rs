@@ -37,7 +37,8 @@ impl<'a> DedupeKey<'a> {
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![Self::TAG];
+        let mut out = Vec::with_capacity(1 + self.len());
+        out.push(Self::TAG);
         self.write(&mut out);
         out
     }
@@ -48,6 +49,11 @@ impl<'a> DedupeKey<'a> {
 
     pub fn all() -> Range<Vec<u8>> {
         starting_with(&[Self::TAG], 0)
+    }
+
+    /// Bytes of [`Self::write`].
+    fn len(&self) -> usize {
+        self.tenant.len() + 1 + 2 + self.source_id.len() + self.key.len()
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -131,7 +137,9 @@ impl<'a> ExpiryKey<'a> {
     pub const TAG: u8 = b'e';
 
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Self::time(self.expires_at_ms).to_vec();
+        let time = Self::time(self.expires_at_ms);
+        let mut out = Vec::with_capacity(time.len() + self.dedupe.len());
+        out.extend_from_slice(&time);
         self.dedupe.write(&mut out);
         out
     }

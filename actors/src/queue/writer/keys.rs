@@ -44,16 +44,8 @@ impl WriterState {
                 claim.held = Held::read(found.as_deref());
             }
         }
-        let is_one_more = |entry: &&CommitEntry| {
-            let claim = entry.key.as_deref();
-            claim.is_some_and(|claim| keys.now(&claim.key, claim.held).0 == Held::Nothing)
-        };
-        let ones_more: Vec<&CommitEntry> = entries.iter().filter(is_one_more).collect();
-        if ones_more.is_empty() {
-            return Ok(());
-        }
-        let whose: BTreeSet<_> =
-            ones_more.iter().filter_map(|entry| tenants.known(&entry.tenant)).collect();
+        let keyed = entries.iter().filter(|entry| entry.key.is_some());
+        let whose: BTreeSet<_> = keyed.filter_map(|entry| tenants.known(&entry.tenant)).collect();
         quota.read(&self.args.store, whose)
     }
 

@@ -83,8 +83,14 @@ impl Bench {
 
         let server = SeaweedFs::start(&self.directory.join("seaweedfs")).await?;
         let stores = s3::Stores::open(&server).await?;
+        let parts = stores.puts_in_parts(self.rounds).await?;
+        self.tell(format!("16 MiB in two parts to S3, ours against the crate: {parts}"));
         for (name, what, times) in [
-            ("blob_s3_put_16mib_vs_crate", "16 MiB to S3", stores.puts(self.rounds).await?),
+            (
+                "blob_s3_put_16mib_vs_crate",
+                "16 MiB in one piece to S3",
+                stores.puts(self.rounds).await?,
+            ),
             ("blob_s3_range_get_1kib_vs_crate", "1 KiB of S3", stores.ranges(self.rounds).await?),
         ] {
             self.tell(format!("{what}, ours against the crate: {times}"));

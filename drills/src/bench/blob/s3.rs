@@ -30,22 +30,29 @@ const WRITERS: u64 = 16;
 
 pub(super) struct Stores {
     ours: Arc<dyn Blob>,
+    /// The same, but that it sends an object of the size of a segment in one piece, as the crate does.
+    whole: Arc<dyn Blob>,
     theirs: AmazonS3,
 }
 
 impl Stores {
     pub(super) async fn open(server: &SeaweedFs) -> Result<Self, CannotInject> {
-        let spec = S3Spec {
-            bucket: BUCKET.to_owned(),
-            region: REGION.to_owned(),
-            endpoint: Some(server.endpoint()),
-            access_key_id: Some(ACCESS_KEY_ID.to_owned()),
-            secret_access_key: Some(SECRET_ACCESS_KEY.to_owned()),
-            transport: TransportOptions { op_deadline_ms: 600_000, ..TransportOptions::default() },
-            ..S3Spec::default()
+        let open = |transport| {
+            let spec = S3Spec {
+                bucket: BUCKET.to_owned(),
+                region: REGION.to_owned(),
+                endpoint: Some(server.endpoint()),
+                access_key_id: Some(ACCESS_KEY_ID.to_owned()),
+                secret_access_key: Some(SECRET_ACCESS_KEY.to_owned()),
+                transport,
+                ..S3Spec::default()
+            };
+            s3::open(&spec, BlobScope::Segments, &super::world()).or_cannot("open the store")
         };
-        let ours =
-            s3::open(&spec, BlobScope::Segments, &super::world()).or_cannot("open the store")?;
+        let options = TransportOptions { op_deadline_ms: 600_000, ..TransportOptions::default() };
+        let ours = open(options.clone())?;
+        let multipart_threshold_bytes = u64::try_from(OBJECT_BYTES).unwrap_or(u64::MAX);
+        let whole = open(TransportOptions { multipart_threshold_bytes, ..options })?;
         let theirs = AmazonS3Builder::new()
             .with_bucket_name(BUCKET)
             .with_region(REGION)
@@ -55,22 +62,44 @@ impl Stores {
             .with_allow_http(true)
             .build()
             .or_cannot("open the crate's store")?;
-        Ok(Self { ours, theirs })
+        Ok(Self { ours, whole, theirs })
     }
 
-    /// Whole objects of the size of a segment.
+    /// Objects of the size of a segment, each in one request.
     pub(super) async fn puts(&self, rounds: usize) -> Result<Turns, CannotInject> {
         let mut turns = Turns::default();
         for n in 0..rounds {
             let bytes = random_bytes(OBJECT_BYTES);
             let key = key(format!("puts/ours-{n}"))?;
-            let put = self.ours.put(&key, bytes.clone().into(), None);
+            let put = self.whole.put(&key, bytes.clone().into(), None);
             turns.ours.push(timed("put an object", put).await?.1);
             let theirs = Path::from(format!("puts/theirs-{n}"));
             let put = self.theirs.put(&theirs, PutPayload::from(bytes));
             turns.theirs.push(timed("put an object with the crate", put).await?.1);
         }
         Ok(turns)
+    }
+
+    /// The same in two parts, which is what the default options come to. Ours have an MD5 each, which the crate has not.
+    pub(super) async fn puts_in_parts(&self, rounds: usize) -> Result<Turns, CannotInject> {
+        let mut turns = Turns::default();
+        for n in 0..rounds {
+            let bytes = random_bytes(OBJECT_BYTES);
+            let key = key(format!("parts/ours-{n}"))?;
+            let put = self.ours.put(&key, bytes.clone().into(), None);
+            turns.ours.push(timed("put an object in parts", put).await?.1);
+            let put = self.put_in_parts(Path::from(format!("parts/theirs-{n}")), bytes);
+            turns.theirs.push(timed("put an object in parts with the crate", put).await?.1);
+        }
+        Ok(turns)
+    }
+
+    async fn put_in_parts(&self, path: Path, bytes: Bytes) -> Result<(), object_store::Error> {
+        let mut upload = self.theirs.put_multipart(&path).await?;
+        let (first, second) = (bytes.slice(..OBJECT_BYTES / 2), bytes.slice(OBJECT_BYTES / 2..));
+        let parts = [first, second].map(|part| upload.put_part(PutPayload::from(part)));
+        futures_util::future::try_join_all(parts).await?;
+        upload.complete().await.map(drop)
     }
 
     /// Parts of an object, one after the other.
