@@ -21,7 +21,7 @@ keep=0 pack=0 seconds=0
 case ${1:-} in
   --keep) keep=1 ;;
   --pack) pack=1 ;;
-  '' | *[!0-9]*) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  '' | 0 | *[!0-9]*) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   *) seconds=$1 ;;
 esac
 shift
