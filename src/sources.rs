@@ -107,6 +107,7 @@ impl BuildSource for SourceRules {
         Ok(Source {
             id: id.to_owned(),
             tenant: spec.tenant.clone(),
+            passed: verifier.passed(),
             verifier,
             on_verify_failure: spec.on_verify_failure,
             answers,

@@ -426,7 +426,7 @@ async fn a_key_of_the_customers_is_asked_for_with_every_object() {
     let of_parts = [with("POST"), without("PUT"), without("PUT"), without("POST")];
     assert_eq!(keys(scene.objects.seen()), of_parts);
 
-    let sse = Some(Sse::Aes256);
+    let sse = Some(Sse::Aes256 {});
     let plain = scene.store_of(&OciSpec { sse, ..scene.spec() });
     plain.put(&key("d"), body("1"), None).await.unwrap();
     assert_eq!(keys(scene.objects.seen()), [without("PUT")]);
@@ -569,9 +569,10 @@ async fn a_listing_that_fails_midway_is_no_shorter_one() {
     let broken = [
         (Fault::Answer(403, None, String::new()), "forbidden"),
         (Fault::Answer(200, None, page(&["a&b/1"], "a&b/2")[..40].to_owned()), "transport"),
-        (Fault::Answer(200, None, page(&["a&b/1"], "a&b/1")), "misconfigured"),
-        (Fault::Answer(200, None, page(&[], "a&b/0")), "misconfigured"),
-        (Fault::Answer(200, None, page(&[], "")), "misconfigured"),
+        (Fault::Answer(200, None, page(&["a&b/1"], "a&b/1")), "transport"),
+        (Fault::Answer(200, None, page(&[], "a&b/0")), "transport"),
+        (Fault::Answer(200, None, page(&["a&b/0"], "a&b/2")), "transport"),
+        (Fault::Answer(200, None, page(&[], "")), "transport"),
     ];
     for (second, word) in broken {
         scene.objects.fault(Method::GET, "/o?", first());
@@ -844,8 +845,12 @@ fn a_spec_is_read_and_a_misspelled_key_is_none() {
     assert_eq!(spec, expected);
     let written = serde_json::to_value(&spec).unwrap();
     assert_eq!(serde_json::from_value::<OciSpec>(written).unwrap(), expected);
-    for misspelled in [json!({ "buckets": "b" }), json!({ "retrys": 1 }), json!({ "auth": "none" })]
-    {
+    for misspelled in [
+        json!({ "buckets": "b" }),
+        json!({ "retrys": 1 }),
+        json!({ "auth": "none" }),
+        json!({ "sse": { "type": "aes256", "key_id": "k" } }),
+    ] {
         let shown = misspelled.to_string();
         assert!(serde_json::from_value::<OciSpec>(misspelled).is_err(), "{shown}");
     }

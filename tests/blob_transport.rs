@@ -201,7 +201,7 @@ impl Way {
     fn breaker(&self) -> Arc<Breaker> {
         let origin = self.endpoint.origin().ascii_serialization();
         let options = BreakerOptions::from(self.transport.options());
-        self.world.breakers.of(&origin, "bucket", options, &self.world.events)
+        self.world.breakers.of(&origin, "bucket", options, &self.world.events).unwrap()
     }
 }
 
@@ -212,7 +212,7 @@ fn new_transport(
     options: &TransportOptions,
     world: &World,
 ) -> Result<Transport, String> {
-    Transport::new(scope, endpoint, bucket, options, world)
+    Transport::new(scope, endpoint, bucket, options, world).map_err(|error| error.to_string())
 }
 
 fn transport_error(why: &str) -> BlobError {
@@ -464,8 +464,6 @@ async fn a_request_under_way_ends_at_the_deadline() {
         let server = ScriptedStore::saying([hangs]).await;
         let way = Way::to(&server, &TransportOptions { op_deadline_ms: 1_000, ..options() });
         assert_eq!((way.status().await, server.count()), (Err(BlobError::Deadline), 1));
-        // It was ours: nothing is known of the store.
-        assert_eq!(way.breaker().state(), BreakerState::Closed);
     }
 }
 
@@ -680,6 +678,53 @@ async fn one_breaker_is_before_all_stores_of_a_bucket() {
     assert_eq!(server.count(), 2);
 }
 
+/// What is known of a store after a put of so many bytes whose caller had so long.
+async fn known_after(says: Say, body: usize, within_ms: u64) -> BreakerState {
+    let server = ScriptedStore::saying([says]).await;
+    let way = Way::to(&server, &with_breaker(1, 3_600_000));
+    let deadline = Instant::now() + Duration::from_millis(within_ms);
+    let late = way.until(&way.put(vec![0; body]), deadline).await;
+    assert_eq!(late.unwrap_err(), BlobError::Deadline);
+    way.breaker().state()
+}
+
+#[tokio::test]
+async fn a_store_that_is_silent_until_its_callers_deadline_has_failed() {
+    let stalls = Say::status(200).body("0123456789").stalls(5);
+    for (says, body, within_ms, state, why) in [
+        (Say::never(), 0, 700, BreakerState::Open, "not a word"),
+        (Say::never(), 256 << 10, 1_200, BreakerState::Open, "and time to send it"),
+        (Say::never(), 0, 100, BreakerState::Closed, "no store is that fast"),
+        (Say::never(), 2 << 20, 1_200, BreakerState::Closed, "it may still be on its way"),
+        (stalls, 0, 700, BreakerState::Closed, "it had begun"),
+    ] {
+        assert_eq!(known_after(says, body, within_ms).await, state, "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_is_silent_only_from_when_it_was_asked() {
+    let gate = Gate::closed();
+    let script = [Say::status(200).once(&gate), Say::never()];
+    let server = ScriptedStore::saying(script).await;
+    let one = TransportOptions { pool_size: 1, pool_count: 1, ..with_breaker(1, 3_600_000) };
+    let way = Way::to(&server, &one);
+    let ask = way.ask(Method::GET, "/k");
+    let waits = async {
+        server.has(1).await;
+        // All of its time but the last of it goes by before there is a connection.
+        let deadline = Instant::now() + Duration::from_millis(1_000);
+        let opens = async {
+            sleep(Duration::from_millis(900)).await;
+            gate.open();
+        };
+        let (late, ()) = tokio::join!(way.until(&ask, deadline), opens);
+        assert_eq!(late.unwrap_err(), BlobError::Deadline);
+    };
+    let (first, ()) = tokio::join!(way.status(), waits);
+    assert_eq!((first, way.breaker().state()), (Ok(200), BreakerState::Closed));
+}
+
 #[tokio::test]
 async fn an_answer_that_the_store_is_there_opens_nothing() {
     let throttles = [
@@ -776,7 +821,7 @@ fn breaker(failures: u32) -> (Arc<Breaker>, Arc<Journal>) {
     let journal = Arc::new(Journal::default());
     let options = BreakerOptions { failures, slow: Duration::from_secs(5), open: OPEN };
     let events = Arc::clone(&journal) as Arc<dyn Events>;
-    (Breakers::default().of("http://localhost", "bucket", options, &events), journal)
+    (Breakers::default().of("http://localhost", "bucket", options, &events).unwrap(), journal)
 }
 
 fn end(breaker: &Arc<Breaker>, ended: Ended) {
@@ -952,11 +997,11 @@ fn an_authority_that_cannot_be_read_is_refused_beforehand() {
     };
     let (dir, empty) = cacertfile("no certificate\n");
     let path = empty.clone().unwrap();
-    assert_eq!(refused(empty), format!("cacertfile {}: no certificate in it", path.display()));
+    assert_eq!(refused(empty), format!("cacertfile: {}: no certificate in it", path.display()));
     let missing = dir.path().join("missing.pem");
     assert_eq!(
         refused(Some(missing.clone())),
-        format!("cacertfile {}: No such file or directory (os error 2)", missing.display())
+        format!("cacertfile: {}: No such file or directory (os error 2)", missing.display())
     );
 }
 
@@ -1015,4 +1060,58 @@ fn an_endpoint_has_one_pool() {
     let one = pools.of("http://a", &options()).unwrap();
     assert!(Arc::ptr_eq(&one, &pools.of("http://a", &options()).unwrap()));
     assert!(!Arc::ptr_eq(&one, &pools.of("http://b", &options()).unwrap()));
+}
+
+/// What the second of two stores is told that are before the same bucket.
+fn disagreement(change: fn(&mut TransportOptions)) -> Option<String> {
+    let (world, _journal) = world(SHORTEST);
+    let endpoint = Url::parse("http://127.0.0.1:1").unwrap();
+    let open = |bucket, options: &TransportOptions| {
+        new_transport(BlobScope::Segments, &endpoint, bucket, options, &world).map(drop)
+    };
+    let mut other = options();
+    change(&mut other);
+    open("bucket", &options()).unwrap();
+    let told = open("bucket", &other).err();
+    if told.as_ref().is_some_and(|told| told.starts_with("breaker")) {
+        assert_eq!(open("other", &other), Ok(()), "another bucket has its own");
+    }
+    told
+}
+
+#[test]
+fn stores_that_share_something_must_say_the_same_of_it() {
+    let pool =
+        |key: &str| Some(format!("{key}: must be the same for every store at http://127.0.0.1:1"));
+    let breaker = |key: &str| {
+        let text = "must be the same for every store of bucket at http://127.0.0.1:1";
+        Some(format!("{key}: {text}"))
+    };
+    for (change, told) in [
+        ((|_| {}) as fn(&mut TransportOptions), None),
+        (|options| options.pool_size = 1, pool("pool_size")),
+        (|options| options.pool_count = 2, pool("pool_count")),
+        (|options| options.pool_timeout = 1, pool("pool_timeout")),
+        (|options| options.cacertfile = Some("/other.pem".into()), pool("cacertfile")),
+        (|options| options.breaker_failures = 9, breaker("breaker_failures")),
+        (|options| options.breaker_slow_ms = 9, breaker("breaker_slow_ms")),
+        (|options| options.breaker_open_ms = 9, breaker("breaker_open_ms")),
+        // Everything else is each one's own.
+        (
+            |options| {
+                *options = TransportOptions {
+                    op_deadline_ms: 1,
+                    timeout_ms: 1,
+                    upload_timeout_ms: 1,
+                    retries: 9,
+                    multipart_threshold_bytes: 1,
+                    multipart_part_bytes: 1,
+                    ..options.clone()
+                };
+            },
+            None,
+        ),
+    ] {
+        assert_eq!(disagreement(change), told);
+    }
 }

@@ -1365,6 +1365,13 @@ fn what_has_no_store_of_its_own_is_in_that_of_storage() {
 #[test]
 fn a_store_that_makes_no_sense_is_refused_at_the_key_that_is_wrong() {
     let s3 = |keys: &str| format!("storage: {{type: s3, s3: {{bucket: bucket, {keys}}}}}");
+    let shared = |bucket: &str, keys: &str, other: &str, others: &str| {
+        let s3 = |bucket, keys| {
+            format!("type: s3, s3: {{bucket: {bucket}, endpoint: \"http://h:1\", {keys}}}")
+        };
+        let (one, two) = (s3(bucket, keys), s3(other, others));
+        format!("storage: {{{one}}}\nbackup: {{store: {{{two}}}}}")
+    };
     let parts = "multipart_part_bytes: 8388608, multipart_threshold_bytes: 8388607";
     for (text, line) in [
         (
@@ -1417,7 +1424,31 @@ fn a_store_that_makes_no_sense_is_refused_at_the_key_that_is_wrong() {
             "storage: {type: s3, s3: {bucket: one, endpoint: \"http://h:1\"}}\n\
              backup: {store: {type: s3, s3: {bucket: two, endpoint: \"http://h:1/\", cacertfile: Cargo.toml}}}"
                 .to_owned(),
-            "backup.store.s3.cacertfile: must be the same for every store at http://h:1",
+            "backup.store.s3.cacertfile: must be the same for every store at http://h:1, and \
+             storage.s3.cacertfile is another",
+        ),
+        (
+            shared("one", "pool_size: 8", "two", "pool_size: 9"),
+            "backup.store.s3.pool_size: must be the same for every store at http://h:1, and storage.s3.pool_size \
+             is another",
+        ),
+        (
+            shared("one", "pool_count: 2", "two", ""),
+            "backup.store.s3.pool_count: must be the same for every store at http://h:1, and storage.s3.pool_count \
+             is another",
+        ),
+        (
+            shared("one", "", "one", "breaker_open_ms: 9"),
+            "backup.store.s3.breaker_open_ms: must be the same for every store of one at http://h:1, and \
+             storage.s3.breaker_open_ms is another",
+        ),
+        (
+            "claim_check: {stores: [{type: gcs, gcs: {bucket: a, endpoint: \"http://h:2\"}}, \
+             {type: s3, s3: {bucket: bbb, endpoint: \"http://h:1\"}}, \
+             {type: gcs, gcs: {bucket: c, endpoint: \"http://h:2\", pool_timeout: 9}}]}"
+                .to_owned(),
+            "claim_check.stores[2].gcs.pool_timeout: must be the same for every store at http://h:2, and \
+             claim_check.stores[0].gcs.pool_timeout is another",
         ),
         (
             "storage: {type: gcs, gcs: {bucket: b, auth: token}}".to_owned(),
@@ -1436,6 +1467,9 @@ fn a_store_that_makes_no_sense_is_refused_at_the_key_that_is_wrong() {
     ] {
         assert_eq!(refused(&text), line, "{text}");
     }
+    // What is not shared may differ: another bucket has a breaker of its own.
+    parse(&shared("one", "breaker_open_ms: 8", "two", "breaker_open_ms: 9")).unwrap();
+    parse(&shared("one", "timeout_ms: 8, retries: 1", "one", "op_deadline_ms: 9")).unwrap();
     for prefix in ["/", "a", "a//", "/a/", "../", "a/./", "a b/", "ä/"] {
         let told = refused(&format!("storage: {{key_prefix: \"{prefix}\"}}"));
         assert!(told.starts_with("storage.key_prefix must be "), "{prefix}: {told}");

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 
 use crate::model::dedupe::DedupeRule;
 use crate::model::forward::ForwardPolicy;
@@ -28,6 +29,8 @@ pub struct Source {
     /// The tenant its hooks belong to unless the URL names one.
     pub tenant: String,
     pub verifier: Verifier,
+    /// What its hooks say that verified: [`Verifier::passed`].
+    pub passed: Bytes,
     pub on_verify_failure: OnVerifyFailure,
     /// What its provider hears that is not the same for all.
     pub answers: Answers,

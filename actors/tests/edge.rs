@@ -56,7 +56,8 @@ fn signed_source(id: &str, on_verify_failure: OnVerifyFailure) -> Source {
     let spec: VerifySpec =
         serde_json::from_value(json!({"type": "github", "secret": SECRET})).unwrap();
     let verifier = spec.build().unwrap();
-    Source { verifier, on_verify_failure, ..open_source(id, "default", &[HTTP]) }
+    let passed = verifier.passed();
+    Source { verifier, passed, on_verify_failure, ..open_source(id, "default", &[HTTP]) }
 }
 
 fn signature(body: &[u8]) -> String {

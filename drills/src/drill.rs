@@ -1,5 +1,6 @@
 //! What a drill is, what one is given and what it answers. The drills themselves are rows of [`crate::table`].
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::fs::File;
@@ -206,7 +207,7 @@ pub struct Report {
     /// Requests without an answer.
     pub unknown: u64,
     /// What else the drill counted, by name.
-    pub counts: BTreeMap<&'static str, Value>,
+    pub counts: BTreeMap<Cow<'static, str>, Value>,
     pub violations_total: usize,
     /// How often each invariant was violated, by its code.
     pub invariants_violated: BTreeMap<&'static str, usize>,
@@ -235,8 +236,8 @@ impl Report {
     }
 
     /// Adds a number or a figure under a name.
-    pub fn count(&mut self, name: &'static str, value: impl Into<Value>) {
-        self.counts.insert(name, value.into());
+    pub fn count(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Value>) {
+        self.counts.insert(name.into(), value.into());
     }
 
     /// Adds what was found in one place: every violation is counted, one of each invariant is told.

@@ -1,7 +1,7 @@
 //! One tenant floods the node for a sink that hangs; another goes on as before.
 //!
-//! A hook of the quiet tenant is sent every few milliseconds and timed from its request to its arrival at the sink, first
-//! alone and then beside a backlog of the loud one, which grows on. A node that lets the loud one have every place keeps
+//! A hook of the quiet tenant is sent every few milliseconds and timed from its request to its arrival at the sink: alone,
+//! then beside a backlog of the loud one, then beside a backlog that grows. The last shares its fsyncs too. A node that lets the loud one have every place keeps
 //! the quiet one waiting for an attempt timeout at a time. How much slower it got is reported; what is held against it is
 //! far above what a busy machine does by itself, and far below that.
 
@@ -30,14 +30,14 @@ use crate::scratch::Scratch;
 use crate::stage::on_a_runtime;
 use crate::timings::millis;
 
-/// How long each half is, unless asked otherwise.
-const MEASURED: Duration = Duration::from_secs(4);
+/// How long each part is, unless asked otherwise.
+const MEASURED: Duration = Duration::from_secs(3);
 
 /// Between two hooks of the quiet tenant.
 const EVERY: Duration = Duration::from_millis(10);
 
-/// What the loud tenant has waiting when the second half begins.
-const BACKLOG: usize = 10_000;
+/// What the loud tenant has waiting when the second part begins, unless asked otherwise.
+const BACKLOG: u64 = 10_000;
 
 /// Clients that make it.
 const FLOOD: usize = 32;
@@ -59,6 +59,9 @@ const SLOWER_MAX: f64 = 10.0;
 
 /// And not before they are this slow at all: a fraction of the time for which a place can be held.
 const SLOW: Duration = Duration::from_millis(250);
+
+/// What is told of a part's times, and held against it.
+const PERCENTS: [usize; 2] = [50, 99];
 
 /// Runs the drill.
 ///
@@ -90,14 +93,22 @@ pub fn run(options: &DrillOptions) -> Result<Report, CannotInject> {
         let measured = options.lasting.unwrap_or(MEASURED);
         let port = setup.http_port();
         let alone = quick.time(port, measured).await?;
-        flood(port, BACKLOG).await?;
+        let backlog = usize::try_from(options.cycles.unwrap_or(BACKLOG)).unwrap_or(usize::MAX);
+        flood(port, backlog).await?;
+        let at_rest = quick.time(port, measured).await?;
         let mut clients = JoinSet::new();
         (0..FLOOD).for_each(|_| drop(clients.spawn(trickle(port))));
-        let beside = quick.time(port, measured).await?;
+        let growing = quick.time(port, measured).await?;
         drop(clients);
-        judge(&mut report, &alone, &beside);
+        tell(&mut report, "alone", &alone);
+        for (beside, times) in [("backlog", &at_rest), ("flood", &growing)] {
+            tell(&mut report, beside, times);
+            judge(&mut report, beside, &alone, times);
+        }
+        report.count("backlog", backlog);
         report.count("loud_attempts", hanging.arrived());
-        report.acked = u64::try_from(alone.len() + beside.len() + BACKLOG).unwrap_or(u64::MAX);
+        let acked = alone.len() + at_rest.len() + growing.len() + backlog;
+        report.acked = u64::try_from(acked).unwrap_or(u64::MAX);
         report.elapsed_ms = began.elapsed().as_millis();
         drop(node);
         Ok(report)
@@ -107,23 +118,24 @@ pub fn run(options: &DrillOptions) -> Result<Report, CannotInject> {
 /// Every time a hook of the quiet tenant took, in order of length; nothing for one that did not arrive.
 type Times = Vec<Option<Duration>>;
 
-fn judge(report: &mut Report, alone: &Times, beside: &Times) {
-    for (percent, name, told) in [
-        (50, "median", ["alone_p50_ms", "beside_p50_ms", "slower_p50"]),
-        (99, "99th percentile", ["alone_p99_ms", "beside_p99_ms", "slower_p99"]),
-    ] {
-        let of = |times: &Times| percentile(times, percent).unwrap_or(ARRIVED_WITHIN);
-        let (alone, beside) = (of(alone), of(beside));
+/// What is told of one part.
+fn tell(report: &mut Report, beside: &str, times: &Times) {
+    for percent in PERCENTS {
+        report.count(format!("{beside}_p{percent}_ms"), tenths(at(times, percent)));
+    }
+}
+
+/// Holds the times beside something against those alone.
+fn judge(report: &mut Report, what: &str, alone: &Times, beside: &Times) {
+    for percent in PERCENTS {
+        let (alone, beside) = (at(alone, percent), at(beside, percent));
         let slower = beside.as_secs_f64() / alone.as_secs_f64().max(0.001);
-        let [alone_ms, beside_ms, ratio] = told;
-        report.count(alone_ms, tenths(alone));
-        report.count(beside_ms, tenths(beside));
-        report.count(ratio, (slower * 100.0).round() / 100.0);
+        report.count(format!("{what}_slower_p{percent}"), (slower * 100.0).round() / 100.0);
         if slower > SLOWER_MAX && beside > SLOW {
             report.violated_as(
                 FAIRNESS,
                 format!(
-                    "the {name} of the quiet tenant went from {} to {} ms",
+                    "percentile {percent} of the quiet tenant went from {} to {} ms",
                     millis(alone),
                     millis(beside)
                 ),
@@ -142,6 +154,10 @@ fn judge(report: &mut Report, alone: &Times, beside: &Times) {
 /// Milliseconds to a tenth.
 fn tenths(time: Duration) -> f64 {
     (time.as_secs_f64() * 10_000.0).round() / 10.0
+}
+
+fn at(times: &Times, percent: usize) -> Duration {
+    percentile(times, percent).unwrap_or(ARRIVED_WITHIN)
 }
 
 fn percentile(times: &Times, percent: usize) -> Option<Duration> {
@@ -276,7 +292,7 @@ mod tests {
 
     fn verdict(alone: &Times, beside: &Times) -> String {
         let mut report = Report::new("noisy_neighbour", 1);
-        judge(&mut report, alone, beside);
+        judge(&mut report, "backlog", alone, beside);
         serde_json::to_string(&report).unwrap()
     }
 

@@ -229,7 +229,7 @@ pub const DRILLS: &[Drill] = &[
     Drill {
         name: "noisy_neighbour",
         what: "one tenant floods for a sink that hangs: another's hooks arrive about as fast as without it",
-        cycles_are: "nothing",
+        cycles_are: "rows of the backlog",
         needs: Needs::Nothing,
         ci: Some(Ci { form: Form::DEFAULT, budget_s: 15 }),
         canaries: &["canary-no-shares"],

@@ -40,8 +40,11 @@ fn written(page: &Page, how: &str, name: impl Fn(&str) -> String) -> String {
             "<Blob><Name{how}>{name}</Name><Properties><Content-Length>{bytes}</Content-Length></Properties></Blob>"
         ));
     }
-    let next = xml(page.next.as_deref().unwrap_or_default());
-    out + "</Blobs><NextMarker>" + &next + "</NextMarker></EnumerationResults>"
+    let text = |marker: &Option<String>| xml(marker.as_deref().unwrap_or_default());
+    let (this, next) = (text(&page.this), text(&page.next));
+    out + &format!(
+        "</Blobs><Marker>{this}</Marker><NextMarker>{next}</NextMarker></EnumerationResults>"
+    )
 }
 
 fn refusal(body: &[u8]) {

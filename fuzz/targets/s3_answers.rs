@@ -52,6 +52,9 @@ fn written(page: &ListPage, how: &str, key: impl Fn(&str) -> String) -> String {
     if let Some(next) = &page.next {
         out.push_str(&format!("<NextContinuationToken>{}</NextContinuationToken>", xml(next)));
     }
+    if let Some(asked_for) = &page.asked_for {
+        out.push_str(&format!("<ContinuationToken>{}</ContinuationToken>", xml(asked_for)));
+    }
     for entry in &page.entries {
         let (key, bytes) = (key(&entry.key), entry.bytes);
         out.push_str(&format!("<Contents><Key>{key}</Key><Size>{bytes}</Size></Contents>"));

@@ -9,6 +9,7 @@ use ankusa_actors::ports::{BlobEvent, Event, Events};
 use tokio::time::Instant;
 
 use super::options::TransportOptions;
+use super::spec_error::BlobSpecError;
 
 /// The p99 is of so many small requests; fewer say nothing.
 const WINDOW: usize = 100;
@@ -39,18 +40,33 @@ pub struct Breakers {
 }
 
 impl Breakers {
-    /// That of a bucket. The first store that asks says how it behaves.
+    /// That of a bucket.
+    ///
+    /// # Errors
+    /// A store that talks to the bucket already says something else of when it opens and closes.
     pub fn of(
         &self,
         endpoint: &str,
         bucket: &str,
         options: BreakerOptions,
         events: &Arc<dyn Events>,
-    ) -> Arc<Breaker> {
+    ) -> Result<Arc<Breaker>, BlobSpecError> {
         let mut by_bucket = self.by_bucket.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (endpoint.to_owned(), bucket.to_owned());
         let new = || Arc::new(Breaker::new(endpoint, bucket, options, Arc::clone(events)));
-        Arc::clone(by_bucket.entry(key).or_insert_with(new))
+        let breaker = by_bucket.entry(key).or_insert_with(new);
+        let known = breaker.options;
+        for (key, is_same) in [
+            ("breaker_failures", known.failures == options.failures),
+            ("breaker_slow_ms", known.slow == options.slow),
+            ("breaker_open_ms", known.open == options.open),
+        ] {
+            if !is_same {
+                let text = format!("must be the same for every store of {bucket} at {endpoint}");
+                return Err(BlobSpecError::new(key, text));
+            }
+        }
+        Ok(Arc::clone(breaker))
     }
 }
 

@@ -3,11 +3,13 @@
 //! | | |
 //! |---|---|
 //! | [`transport`] | one operation: attempts, waits and credentials inside one deadline |
+//! | [`exchange`] | one request and its answer |
 //! | [`retry`] | what is tried again, and after what wait |
 //! | [`breaker`] | endpoints that fail are left alone |
 //! | [`pool`] | connections to one endpoint |
 //! | [`answer`] | what came back, and the error it means |
 //! | [`body`], [`checksum`], [`multipart`] | bytes on their way |
+//! | [`begun`] | uploads that must end |
 //! | [`read_back`] | what is in the way of a create |
 //! | [`cached`], [`side`] | credentials that expire, and those who give them out |
 //! | [`xml`] | what S3 and Azure write |
@@ -24,10 +26,12 @@
 pub mod advice;
 pub mod answer;
 pub mod azure;
+mod begun;
 pub mod body;
 pub mod breaker;
 pub mod cached;
 pub mod checksum;
+mod exchange;
 pub mod file_source;
 pub mod gcs;
 pub mod local_fs;

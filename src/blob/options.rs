@@ -78,8 +78,9 @@ impl TransportOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Sse {
-    /// The provider's own key. Only S3 is asked for it: the others encrypt at rest whether asked or not.
-    Aes256,
+    /// The provider's own key. Only S3 is asked for it: the others encrypt at rest whether asked or not. With braces, so
+    /// that a key that is named here all the same is refused, and not dropped.
+    Aes256 {},
     /// A key of the customer's.
     Kms { key_id: String },
 }

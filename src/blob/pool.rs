@@ -1,7 +1,6 @@
 //! Connections to one endpoint: bounded, and a wait for one is too ("A connection pool per endpoint").
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,17 +12,21 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use super::options::TransportOptions;
+use super::spec_error::BlobSpecError;
 
 /// How long an idle connection is kept. Object stores close theirs after some seconds more.
 const IDLE: Duration = Duration::from_secs(4);
+
+/// How long one may take to come about, whatever time an attempt has in all.
+const CONNECTS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The connections of one endpoint.
 pub struct Pool {
     client: Client,
     free: Arc<Semaphore>,
     checkout: Duration,
-    /// What its servers were asked to prove.
-    cacertfile: Option<PathBuf>,
+    /// Of the store that asked first.
+    options: TransportOptions,
 }
 
 /// The pools of a node: one an endpoint, whatever stores talk to it.
@@ -33,17 +36,30 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// That of an endpoint. The first store that asks says how large it is.
+    /// That of an endpoint.
     ///
     /// # Errors
-    /// Why there can be none: `cacertfile` cannot be read, or holds no certificate, or is another than that of a store which
-    /// talks to the endpoint already.
-    pub fn of(&self, endpoint: &str, options: &TransportOptions) -> Result<Arc<Pool>, String> {
+    /// Why there can be none: `cacertfile` cannot be read, or holds no certificate; or what is said of the connections,
+    /// which are shared, is not what a store says that talks to the endpoint already.
+    pub fn of(
+        &self,
+        endpoint: &str,
+        options: &TransportOptions,
+    ) -> Result<Arc<Pool>, BlobSpecError> {
         let mut by_endpoint = self.by_endpoint.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = by_endpoint.get(endpoint) {
-            // Connections are shared, and with them whom they trust.
-            if pool.cacertfile != options.cacertfile {
-                return Err(format!("must be the same for every store at {endpoint}"));
+            let known = &pool.options;
+            for (key, is_same) in [
+                ("pool_size", known.pool_size == options.pool_size),
+                ("pool_count", known.pool_count == options.pool_count),
+                ("pool_timeout", known.pool_timeout == options.pool_timeout),
+                // With connections it is shared whom they trust.
+                ("cacertfile", known.cacertfile == options.cacertfile),
+            ] {
+                if !is_same {
+                    let text = format!("must be the same for every store at {endpoint}");
+                    return Err(BlobSpecError::new(key, text));
+                }
             }
             return Ok(Arc::clone(pool));
         }
@@ -54,7 +70,8 @@ impl Pools {
 }
 
 impl Pool {
-    fn new(endpoint: &str, options: &TransportOptions) -> Result<Self, String> {
+    fn new(endpoint: &str, options: &TransportOptions) -> Result<Self, BlobSpecError> {
+        let wrong = |text: String| BlobSpecError::new("cacertfile", text);
         let connections = options.pool_size.saturating_mul(options.pool_count);
         let connections = usize::try_from(connections).unwrap_or(Semaphore::MAX_PERMITS);
         let mut client = Client::builder()
@@ -69,25 +86,24 @@ impl Pool {
             .min_tls_version(Version::TLS_1_2)
             .pool_max_idle_per_host(connections)
             .pool_idle_timeout(IDLE)
-            .connect_timeout(Duration::from_millis(options.timeout_ms));
+            .connect_timeout(CONNECTS_WITHIN);
         if let Some(path) = &options.cacertfile {
             let pem = std::fs::read(path)
-                .map_err(|error| format!("cacertfile {}: {error}", path.display()))?;
+                .map_err(|error| wrong(format!("{}: {error}", path.display())))?;
             let roots = Certificate::from_pem_bundle(&pem)
-                .map_err(|error| format!("cacertfile {}: {error}", path.display()))?;
+                .map_err(|error| wrong(format!("{}: {error}", path.display())))?;
             if roots.is_empty() {
-                return Err(format!("cacertfile {}: no certificate in it", path.display()));
+                return Err(wrong(format!("{}: no certificate in it", path.display())));
             }
             client = client.tls_certs_only(roots);
         } else if endpoint.starts_with("http://") {
             // A machine without root certificates can talk to a store that needs none.
             client = client.tls_certs_only([]);
         }
-        let client = client.build().map_err(|error| format!("{endpoint}: {error}"))?;
+        let client = client.build().map_err(|error| wrong(format!("{endpoint}: {error}")))?;
         let free = Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS)));
-        let (checkout, cacertfile) =
-            (Duration::from_millis(options.pool_timeout), options.cacertfile.clone());
-        Ok(Self { client, free, checkout, cacertfile })
+        let (checkout, options) = (Duration::from_millis(options.pool_timeout), options.clone());
+        Ok(Self { client, free, checkout, options })
     }
 
     pub(super) const fn client(&self) -> &Client {

@@ -8,7 +8,7 @@ use reqwest::{Client, Request, retry};
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::Answer;
-use super::transport::{Unread, read, root_cause};
+use super::exchange::{Unread, read, root_cause};
 
 /// One request, in all: a metadata server that is not there does not refuse, it is silent.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -8,19 +8,21 @@ use std::time::Duration;
 
 use ankusa_actors::ports::{BlobError, BlobEvent, BlobScope, Clock, Entropy, Event, Events};
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use reqwest::{Body, Request, Response};
+use reqwest::{Body, Request};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use url::Url;
 
 use super::answer::{Answer, Refusal};
 use super::body::{PiecesBody, total};
 use super::breaker::{Breaker, BreakerOptions, Breakers, Ended, Pass};
-use super::options::{SMALL_MAX_BYTES, TransportOptions};
+use super::exchange::{Exchanged, Times, exchange};
+use super::options::TransportOptions;
 use super::pool::{Pool, Pools};
 use super::retry::{is_transient, retry_after, wait};
+use super::spec_error::BlobSpecError;
 
 /// The longest answer that is no object, in bytes: a page of a listing, or what an error says.
 pub const PAGE_MAX_BYTES: u64 = 16 << 20;
@@ -87,7 +89,7 @@ impl Ask {
     }
 
     /// How many bytes its time is for.
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         total(&self.body).max(self.moves_bytes)
     }
 }
@@ -125,18 +127,18 @@ impl Transport {
     /// To `bucket` at `endpoint`, which is a scheme, a host and a port.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// Why there can be none: the key of an option that is wrong, or another than that of a store it shares with.
     pub fn new(
         scope: BlobScope,
         endpoint: &Url,
         bucket: &str,
         options: &TransportOptions,
         world: &World,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, BlobSpecError> {
         let origin = endpoint.origin().ascii_serialization();
         let pool = world.pools.of(&origin, options)?;
         let breaker =
-            world.breakers.of(&origin, bucket, BreakerOptions::from(options), &world.events);
+            world.breakers.of(&origin, bucket, BreakerOptions::from(options), &world.events)?;
         let (options, world) = (options.clone(), world.clone());
         Ok(Self { scope, options, world, pool, breaker })
     }
@@ -238,57 +240,36 @@ impl Transport {
             Ok(Err(error)) => return Err(error),
             Ok(Ok(())) => {}
         }
-        let began = Instant::now();
-        let times = Times { began, deadline, options: &self.options };
-        let ended = self.exchange(request, ask, &times).await?;
-        let small = ended.as_ref().ok().and_then(|answer| times.small(ask, answer));
-        Ok(self.judged(dialect, ended, pass, small))
-    }
-
-    /// One request and its whole answer; or why there is none, and whether that says something of the store.
-    async fn exchange(
-        &self,
-        request: Request,
-        ask: &Ask,
-        times: &Times<'_>,
-    ) -> Result<Result<Answer, String>, BlobError> {
-        let until = times.until(ask.bytes());
-        let response = match timeout_at(until, self.pool.client().execute(request)).await {
-            Err(_) if until == times.deadline => return Err(BlobError::Deadline),
-            Err(_) => return Ok(Err("no answer in time".to_owned())),
-            // Without the URL: it may hold a signature.
-            Ok(Err(error)) => return Ok(Err(root_cause(&error.without_url()))),
-            Ok(Ok(response)) => response,
-        };
-        let until = times.until(ask.bytes().max(response.content_length().unwrap_or(0)));
-        let (status, headers) = (response.status(), response.headers().clone());
-        match timeout_at(until, read(response, ask.answer_max_bytes)).await {
-            Err(_) if until == times.deadline => Err(BlobError::Deadline),
-            Err(_) => Ok(Err("its answer stopped coming".to_owned())),
-            Ok(Err(Unread::TooLong)) => Err(BlobError::Misconfigured(format!(
+        let times = Times { began: Instant::now(), deadline, options: &self.options };
+        match exchange(self.pool.client(), request, ask, &times).await {
+            Exchanged::Whole(answer) => {
+                let small = times.small(ask, &answer);
+                Ok(self.judged(dialect, answer, pass, small))
+            }
+            Exchanged::Broken(why) => {
+                pass.ended(Ended::Failed);
+                let error = BlobError::Transport(why);
+                Ok(Attempt::Failed(Failure { error, not_before: None }))
+            }
+            Exchanged::CutOff { is_silent } => {
+                pass.ended(if is_silent { Ended::Failed } else { Ended::Unsaid });
+                Err(BlobError::Deadline)
+            }
+            Exchanged::TooLong => Err(BlobError::Misconfigured(format!(
                 "{} bytes are the most that is read at once",
                 ask.answer_max_bytes
             ))),
-            Ok(Err(Unread::Broken(why))) => Ok(Err(why)),
-            Ok(Ok(body)) => Ok(Ok(Answer { status, headers, body })),
         }
     }
 
     fn judged(
         &self,
         dialect: &dyn Dialect,
-        ended: Result<Answer, String>,
+        answer: Answer,
         pass: Pass,
         small: Option<Duration>,
     ) -> Attempt {
-        let answer = match ended {
-            Ok(answer) => Answer { status: dialect.status(&answer), ..answer },
-            Err(why) => {
-                pass.ended(Ended::Failed);
-                let error = BlobError::Transport(why);
-                return Attempt::Failed(Failure { error, not_before: None });
-            }
-        };
+        let answer = Answer { status: dialect.status(&answer), ..answer };
         if answer.status.is_success() {
             pass.ended(Ended::Answered { small });
             return Attempt::Answered(answer, Refusal::default());
@@ -321,25 +302,6 @@ impl Transport {
     }
 }
 
-/// How long one attempt has.
-struct Times<'a> {
-    began: Instant,
-    deadline: Instant,
-    options: &'a TransportOptions,
-}
-
-impl Times<'_> {
-    fn until(&self, bytes: u64) -> Instant {
-        (self.began + self.options.timeout(bytes)).min(self.deadline)
-    }
-
-    /// How long it took, if it is one that is slow only because the store is.
-    fn small(&self, ask: &Ask, answer: &Answer) -> Option<Duration> {
-        let carried = ask.bytes().max(total(std::slice::from_ref(&answer.body)));
-        (carried <= SMALL_MAX_BYTES).then(|| self.began.elapsed())
-    }
-}
-
 fn request(ask: &Ask) -> Request {
     let mut request = Request::new(ask.method.clone(), ask.url.clone());
     *request.headers_mut() = ask.headers.clone();
@@ -350,41 +312,4 @@ fn request(ask: &Ask) -> Request {
         request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
     }
     request
-}
-
-pub(super) enum Unread {
-    TooLong,
-    Broken(String),
-}
-
-pub(super) async fn read(mut response: Response, max_bytes: u64) -> Result<Bytes, Unread> {
-    let max = usize::try_from(max_bytes).unwrap_or(usize::MAX);
-    let said = response.content_length().unwrap_or(0);
-    if said > max_bytes {
-        return Err(Unread::TooLong);
-    }
-    let mut body = BytesMut::new();
-    loop {
-        match response.chunk().await {
-            Ok(None) => return Ok(body.freeze()),
-            Ok(Some(chunk)) if body.len() + chunk.len() > max => return Err(Unread::TooLong),
-            Ok(Some(chunk)) => {
-                // Once some of it is there: a length alone is no reason to take that much memory.
-                if body.is_empty() {
-                    body.reserve(usize::try_from(said).unwrap_or(0).max(chunk.len()));
-                }
-                body.extend_from_slice(&chunk);
-            }
-            Err(error) => return Err(Unread::Broken(root_cause(&error.without_url()))),
-        }
-    }
-}
-
-/// What went wrong, without the layers it went through.
-pub(super) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut cause = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
 }

@@ -88,7 +88,7 @@ async fn a_name_the_service_would_take_for_another_is_not_sent_to_it() {
 #[tokio::test]
 async fn a_key_of_the_services_own_is_not_asked_for() {
     let fake = Fake::start(|_| async { answer(201, &[], "") }).await;
-    let spec = AzureSpec { sse: Some(Sse::Aes256), ..spec(&fake) };
+    let spec = AzureSpec { sse: Some(Sse::Aes256 {}), ..spec(&fake) };
     store(&spec).put(&key("k"), b"1"[..].into(), None).await.unwrap();
     assert_eq!(fake.take_asked()[0].header("x-ms-encryption-scope"), None);
 }

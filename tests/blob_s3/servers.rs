@@ -173,7 +173,7 @@ async fn a_clock_that_is_wrong_is_told_by_the_stores() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_to_be_encrypted_is_kept_so() {
     let server = seaweedfs();
-    let spec = S3Spec { sse: Some(Sse::Aes256), ..server.spec("encrypted").await };
+    let spec = S3Spec { sse: Some(Sse::Aes256 {}), ..server.spec("encrypted").await };
     let ours = store(&spec);
     ours.put(&key("put"), body(b"x"), None).await.unwrap();
     ours.put_if_absent(&key("created"), body(b"x"), None).await.unwrap();

@@ -99,7 +99,10 @@ pub fn spec(endpoint: &str) -> GcsSpec {
         bucket: BUCKET.to_owned(),
         endpoint: endpoint.to_owned(),
         auth: GcsAuth::None,
+        // A busy machine is not a store that is slow.
         transport: TransportOptions {
+            timeout_ms: 60_000,
+            breaker_failures: 0,
             multipart_threshold_bytes: STEP as u64,
             multipart_part_bytes: STEP as u64,
             ..TransportOptions::default()

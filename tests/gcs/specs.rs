@@ -48,6 +48,7 @@ fn what_is_misspelled_is_no_section() {
         json!({"sse": {"type": "aes"}}),
         json!({"sse": {"type": "kms"}}),
         json!({"sse": {"type": "kms", "key": "k"}}),
+        json!({"sse": {"type": "aes256", "key_id": "k"}}),
         json!({"sse": "kms"}),
     ] {
         assert!(read(wrong.clone()).is_err(), "{wrong}");
@@ -95,7 +96,7 @@ async fn each_mistake_names_its_key() {
         assert_eq!(wrong, "sse.key_id: must be the name of a Cloud KMS key");
     }
     let unread = with(&|spec| spec.transport.cacertfile = Some("/nowhere/ca.pem".into()));
-    assert!(unread.starts_with("cacertfile: cacertfile /nowhere/ca.pem: "), "{unread}");
+    assert!(unread.starts_with("cacertfile: /nowhere/ca.pem: "), "{unread}");
 }
 
 #[tokio::test]
@@ -103,7 +104,7 @@ async fn every_put_names_the_key_it_is_encrypted_with() {
     let fake = Fake::start().await;
     let kms_key = "projects/p/locations/l/keyRings/r/cryptoKeys/k";
     let kms = Some(Sse::Kms { key_id: kms_key.to_owned() });
-    for (sse, expected) in [(kms, Some(kms_key)), (Some(Sse::Aes256), None), (None, None)] {
+    for (sse, expected) in [(kms, Some(kms_key)), (Some(Sse::Aes256 {}), None), (None, None)] {
         let store = Surroundings::new().open(&GcsSpec { sse, ..spec(&fake.url()) });
         let (small, large) = (noise(10), noise(STEP + 1));
         store.put(&key("small"), small.clone().into(), None).await.unwrap();

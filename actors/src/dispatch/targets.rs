@@ -153,6 +153,7 @@ mod tests {
             id: id.to_owned(),
             tenant: "default".to_owned(),
             verifier: Verifier::None,
+            passed: Verifier::None.passed(),
             answers: Answers::default(),
             on_verify_failure: OnVerifyFailure::Reject,
             modules: Source::modules_of(&sinks),

@@ -199,16 +199,18 @@ impl Ingest {
         let judge = Judge { now_unix_s: now_s, max_inflated_bytes: self.config.max_body_bytes };
         let checked = source.verifier.check(&seen(&head, &body), &judge);
         let checked = checked.and_then(|()| handshake::is_no_forgery(source, &body));
-        let mut verification = source.verifier.verification(checked);
-        let place = match checked {
+        let (verification, place) = match checked {
             Ok(()) => {
                 if let Some(answer) = handshake::of_hook(source, &body) {
                     return Ok((IngestOutcome::Handshake, answer));
                 }
                 self.charge(source, tenant_id.as_deref(), &head, body.len())?;
-                None
+                (source.passed.clone(), None)
             }
-            Err(reason) => Some(self.unverified(source, reason, &mut verification)?),
+            Err(reason) => {
+                let (verification, place) = self.unverified(source, reason)?;
+                (verification.encode().into(), Some(place))
+            }
         };
         // A hook that did not verify never gets a key: whoever forged it could keep the real one away.
         let rule = source.dedupe.as_ref().filter(|_| checked.is_ok());
@@ -227,7 +229,7 @@ impl Ingest {
             content_type,
             body,
             dedupe_key,
-            verification: Some(Bytes::from(verification.encode())),
+            verification: Some(verification),
         };
         let is_for_the_pen = source.on_verify_failure == OnVerifyFailure::Quarantine;
         match (checked, place) {

@@ -54,8 +54,8 @@ impl Ingest {
         &self,
         source: &Source,
         reason: Reason,
-        verification: &mut VerificationTerm,
-    ) -> Result<Promise, Decided> {
+    ) -> Result<(VerificationTerm, Promise), Decided> {
+        let mut verification = source.verifier.verification(Err(reason));
         self.events.emit(&Event::VerifyFailed {
             source_id: &source.id,
             provider: verification.provider.as_deref().unwrap_or("none"),
@@ -69,10 +69,11 @@ impl Ingest {
             OnVerifyFailure::Quarantine => {}
             OnVerifyFailure::AcceptFlag => verification.flagged = true,
         }
-        self.quarantine.promise(&source.id).map_err(|retry_after_s| {
+        let place = self.quarantine.promise(&source.id).map_err(|retry_after_s| {
             let answer = Answer::quarantine_rate_limited(retry_after_s);
             (IngestOutcome::QuarantineRateLimited, answer)
-        })
+        })?;
+        Ok((verification, place))
     }
 
     /// Puts a hook into the pen and waits until it is there for good.

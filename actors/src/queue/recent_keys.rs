@@ -8,7 +8,8 @@
 //!
 //! Changes that are not synced are never forgotten: who repeats a hook that is not on the disk yet has to wait for it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -67,11 +68,15 @@ struct Changes {
     keys: Vec<Bytes>,
 }
 
+/// Asked by key and never gone through, so its order is nobody's; a tree compares keys that differ at their ends.
+#[expect(clippy::disallowed_types, reason = "see above")]
+type ByKey = std::collections::HashMap<Bytes, Recent, BuildHasherDefault<DefaultHasher>>;
+
 /// Kept by the Writer alone.
 #[derive(Debug)]
 pub(super) struct RecentKeys {
     epoch: KeyEpoch,
-    by_key: BTreeMap<Bytes, Recent>,
+    by_key: ByKey,
     /// Oldest first.
     changes: VecDeque<Changes>,
     /// Of the group in the making.
@@ -85,7 +90,7 @@ impl RecentKeys {
     pub(super) fn new(epoch: KeyEpoch) -> Self {
         let mut recent = Self {
             epoch,
-            by_key: BTreeMap::new(),
+            by_key: ByKey::default(),
             changes: VecDeque::new(),
             changing: Vec::new(),
             known_from: 0,

@@ -167,6 +167,7 @@ fn source(sinks: u16, asked: &Asked) -> Source {
         id: format!("s{sinks}"),
         tenant: "default".to_owned(),
         verifier: Verifier::None,
+        passed: Verifier::None.passed(),
         answers: Answers::default(),
         on_verify_failure: OnVerifyFailure::Reject,
         modules: Source::modules_of(&of_source),

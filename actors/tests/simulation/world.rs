@@ -98,7 +98,8 @@ fn pen() -> Source {
     let spec = serde_json::json!({"type": "github", "secret": "secret"});
     let spec: VerifySpec = serde_json::from_value(spec).unwrap();
     let (verifier, on_verify_failure) = (spec.build().unwrap(), OnVerifyFailure::Quarantine);
-    Source { verifier, on_verify_failure, ..open_source("pen", "default", &[]) }
+    let passed = verifier.passed();
+    Source { verifier, passed, on_verify_failure, ..open_source("pen", "default", &[]) }
 }
 
 /// The engine of one process: with the process gone it opens nothing any more.

@@ -12,6 +12,8 @@ pub struct Page {
     pub entries: Vec<BlobEntry>,
     /// The marker of the page after this one; `None` for the last.
     pub next: Option<String>,
+    /// The marker this page was asked for with, which the service repeats.
+    pub this: Option<String>,
 }
 
 /// Reads a page, whole. The folders an account with a hierarchical namespace lists among its objects are left out.
@@ -26,7 +28,7 @@ pub fn parse_listing(document: &[u8]) -> Result<Page, XmlError> {
     }
     let next = reading.next.ok_or(XmlError::Unexpected("it does not say whether it goes on"))?;
     let next = Some(next).filter(|marker| !marker.is_empty());
-    Ok(Page { entries: reading.entries, next })
+    Ok(Page { entries: reading.entries, next, this: reading.this })
 }
 
 #[derive(Default)]
@@ -34,6 +36,7 @@ struct Reading {
     entries: Vec<BlobEntry>,
     has_objects: bool,
     next: Option<String>,
+    this: Option<String>,
     /// Of the object that is being read.
     key: Option<String>,
     bytes: Option<u64>,
@@ -44,6 +47,9 @@ impl Reading {
     fn ended(&mut self, element: &Element<'_>) -> Result<(), XmlError> {
         match element.path {
             ["EnumerationResults", "Blobs"] => self.has_objects = true,
+            ["EnumerationResults", "Marker"] => {
+                self.this = Some(element.text.to_owned()).filter(|marker| !marker.is_empty());
+            }
             ["EnumerationResults", "NextMarker"] => self.next = Some(element.text.to_owned()),
             ["EnumerationResults", "Blobs", "Blob"] => self.object_ended()?,
             ["EnumerationResults", "Blobs", "Blob", "Name"] => {
@@ -87,7 +93,7 @@ mod tests {
         format!(
             "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?><EnumerationResults \
              ServiceEndpoint=\"https://myaccount.blob.core.windows.net/\" ContainerName=\"c1\">\
-             <Prefix>a&amp;b/</Prefix><MaxResults>4</MaxResults><Blobs>{objects}</Blobs>{rest}\
+             <Prefix>a&amp;b/</Prefix><Marker>1!m&#43;</Marker><MaxResults>4</MaxResults><Blobs>{objects}</Blobs>{rest}\
              </EnumerationResults>"
         )
     }
@@ -120,10 +126,22 @@ mod tests {
             entry("a&b/ ", 7),
         ];
         let next = Some("2!72!MDAw+--".to_owned());
-        assert_eq!(parse_listing(first.as_bytes()), Ok(Page { entries, next }));
+        let this = Some("1!m+".to_owned());
+        assert_eq!(parse_listing(first.as_bytes()), Ok(Page { entries, next, this: this.clone() }));
         for end in ["<NextMarker />", "<NextMarker></NextMarker>"] {
-            assert_eq!(parse_listing(page("", end).as_bytes()), Ok(Page::default()));
+            let none = Page { this: this.clone(), ..Page::default() };
+            assert_eq!(parse_listing(page("", end).as_bytes()), Ok(none));
         }
+    }
+
+    #[test]
+    fn a_page_says_which_it_is_or_nothing() {
+        let this = |marker: &str| {
+            let page = page("", "<NextMarker/>").replace("<Marker>1!m&#43;</Marker>", marker);
+            parse_listing(page.as_bytes()).unwrap().this
+        };
+        assert_eq!(this("<Marker>a&lt;</Marker>"), Some("a<".to_owned()));
+        assert_eq!((this("<Marker/>"), this("")), (None, None));
     }
 
     #[test]
@@ -134,7 +152,7 @@ mod tests {
                     <Content-Length>1</Content-Length></Properties></Blob>";
         let page = page(&format!("{folder}{file}{folder}"), "<NextMarker/>");
         let entries = vec![entry("a/b", 1)];
-        assert_eq!(parse_listing(page.as_bytes()), Ok(Page { entries, next: None }));
+        assert_eq!(parse_listing(page.as_bytes()).unwrap().entries, entries);
     }
 
     #[test]

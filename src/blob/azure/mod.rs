@@ -62,8 +62,7 @@ pub fn open_in(
     let encryption_scope = spec.encryption_scope()?;
     let credentials = spec.credentials(environment)?;
     let bucket = url.path().trim_start_matches('/');
-    let transport = Transport::new(scope, &url, bucket, &spec.transport, world)
-        .map_err(|text| BlobSpecError::new("cacertfile", text))?;
+    let transport = Transport::new(scope, &url, bucket, &spec.transport, world)?;
     let language = Language { credentials, clock: Arc::clone(&world.clock) };
     let entropy = Arc::clone(&world.entropy);
     Ok(Arc::new(Azure::new(Container { url, transport, language, encryption_scope, entropy })))

@@ -155,6 +155,10 @@ impl Blob for Azure {
         let mut marker = String::new();
         loop {
             let page = self.0.page(prefix, &marker, deadline).await?;
+            // Another page in its place would leave a gap.
+            if page.this.is_some_and(|this| this != marker) {
+                return Err(unlisted("a page came that was not asked for"));
+            }
             entries.extend(page.entries);
             let Some(next) = page.next else { break };
             if !seen.insert(next.clone()) {

@@ -250,7 +250,7 @@ mod tests {
     fn an_encryption_scope_is_a_name_and_only_a_customers_key_has_one() {
         let scope = |sse| spec(|spec| spec.sse = sse).encryption_scope();
         let named = |key_id: &str| scope(Some(Sse::Kms { key_id: key_id.into() }));
-        assert_eq!((scope(None), scope(Some(Sse::Aes256))), (Ok(None), Ok(None)));
+        assert_eq!((scope(None), scope(Some(Sse::Aes256 {}))), (Ok(None), Ok(None)));
         assert_eq!(named("my-Scope1"), Ok(Some(HeaderValue::from_static("my-Scope1"))));
         for wrong in ["", "ab", "a/b", "a b", "https://vault.example/keys/a", &"a".repeat(64)] {
             assert_eq!(wrong_key(named(wrong)), "sse.key_id", "{wrong}");
@@ -270,7 +270,12 @@ mod tests {
         assert_eq!(read.transport.timeout(1), Duration::from_millis(7));
         let shown = serde_json::to_string(&read).unwrap() + &format!("{read:?}");
         assert!(!shown.contains("secret") && shown.contains("REDACTED"), "{shown}");
-        for unknown in [r#"{"bucket":"a"}"#, r#"{"auth":"key"}"#, r#"{"sse":{"type":"aes"}}"#] {
+        for unknown in [
+            r#"{"bucket":"a"}"#,
+            r#"{"auth":"key"}"#,
+            r#"{"sse":{"type":"aes"}}"#,
+            r#"{"sse":{"type":"aes256","key_id":"k"}}"#,
+        ] {
             assert!(serde_json::from_str::<AzureSpec>(unknown).is_err(), "{unknown}");
         }
     }

@@ -61,6 +61,9 @@ const SAID_MAX_BYTES: u64 = 64 << 10;
 /// The last byte that can be asked for: the store counts in 63 bits, and has nothing near it.
 const LAST_BYTE: u64 = u64::MAX >> 1;
 
+/// One bucket as a store.
+struct Store(Arc<Gcs>);
+
 /// One bucket.
 struct Gcs {
     transport: Transport,
@@ -114,7 +117,7 @@ fn header(value: &str) -> Result<HeaderValue, BlobError> {
 
 impl Gcs {
     async fn write(
-        &self,
+        self: &Arc<Self>,
         write: &Write<'_>,
         body: &BlobBody,
         deadline: Instant,
@@ -131,7 +134,7 @@ impl Gcs {
         ask.headers.insert(CONTENT_TYPE, kind);
         ask.headers.insert("x-goog-hash", header(&format!("md5={md5}"))?);
         ask.body = related(&boundary, write.metadata(Some(&md5)), pieces);
-        let answer = self.transport.send(self, &ask, deadline).await?;
+        let answer = self.transport.send(&**self, &ask, deadline).await?;
         if !answer.status.is_success() {
             return Err(error(&answer, About::Bucket, self.transport.now_ms()));
         }
@@ -245,15 +248,16 @@ fn related(boundary: &str, metadata: Bytes, content: Vec<Bytes>) -> Vec<Bytes> {
 }
 
 #[async_trait]
-impl Blob for Gcs {
+impl Blob for Store {
     async fn put(
         &self,
         key: &BlobKey,
         body: BlobBody,
         deadline: Option<Instant>,
     ) -> Result<(), BlobError> {
-        let deadline = self.transport.deadline(deadline);
-        self.write(&Write { key, only_new: false }, &body, deadline).await
+        let Self(gcs) = self;
+        let deadline = gcs.transport.deadline(deadline);
+        gcs.write(&Write { key, only_new: false }, &body, deadline).await
     }
 
     async fn put_if_absent(
@@ -262,20 +266,22 @@ impl Blob for Gcs {
         body: BlobBody,
         deadline: Option<Instant>,
     ) -> Result<(), BlobError> {
-        let deadline = self.transport.deadline(deadline);
-        match self.write(&Write { key, only_new: true }, &body, deadline).await {
-            Err(BlobError::AlreadyExists) => self.is_this(key, &body, deadline).await,
+        let Self(gcs) = self;
+        let deadline = gcs.transport.deadline(deadline);
+        match gcs.write(&Write { key, only_new: true }, &body, deadline).await {
+            Err(BlobError::AlreadyExists) => gcs.is_this(key, &body, deadline).await,
             written => written,
         }
     }
 
     async fn get(&self, key: &BlobKey, deadline: Option<Instant>) -> Result<Bytes, BlobError> {
-        let deadline = self.transport.deadline(deadline);
-        let mut ask = Ask::new(Method::GET, self.places.object(key, &[("alt", "media")])?);
+        let Self(gcs) = self;
+        let deadline = gcs.transport.deadline(deadline);
+        let mut ask = Ask::new(Method::GET, gcs.places.object(key, &[("alt", "media")])?);
         ask.answer_max_bytes = GET_MAX_BYTES;
-        let answer = self.transport.send(self, &ask, deadline).await?;
+        let answer = gcs.transport.send(&**gcs, &ask, deadline).await?;
         if answer.status != StatusCode::OK {
-            return Err(error(&answer, About::Object, self.transport.now_ms()));
+            return Err(error(&answer, About::Object, gcs.transport.now_ms()));
         }
         checksum::check(DigestKind::Md5, md5_of(&answer.headers), &answer.body).await?;
         Ok(answer.body)
@@ -291,17 +297,18 @@ impl Blob for Gcs {
         if !is_range_asked(length)? {
             return Ok(Bytes::new());
         }
-        self.range(key, offset, length, self.transport.deadline(deadline)).await
+        self.0.range(key, offset, length, self.0.transport.deadline(deadline)).await
     }
 
     async fn delete(&self, key: &BlobKey, deadline: Option<Instant>) -> Result<(), BlobError> {
-        let deadline = self.transport.deadline(deadline);
-        let ask = Ask::new(Method::DELETE, self.places.object(key, &[])?);
-        let answer = self.transport.send(self, &ask, deadline).await?;
+        let Self(gcs) = self;
+        let deadline = gcs.transport.deadline(deadline);
+        let ask = Ask::new(Method::DELETE, gcs.places.object(key, &[])?);
+        let answer = gcs.transport.send(&**gcs, &ask, deadline).await?;
         if answer.status.is_success() {
             return Ok(());
         }
-        let error = error(&answer, About::Object, self.transport.now_ms());
+        let error = error(&answer, About::Object, gcs.transport.now_ms());
         if error == BlobError::NotFound { Ok(()) } else { Err(error) }
     }
 
@@ -310,7 +317,8 @@ impl Blob for Gcs {
         prefix: &str,
         deadline: Option<Instant>,
     ) -> Result<Vec<BlobEntry>, BlobError> {
-        let deadline = self.transport.deadline(deadline);
-        listing::all(self, prefix, deadline).await
+        let Self(gcs) = self;
+        let deadline = gcs.transport.deadline(deadline);
+        listing::all(gcs, prefix, deadline).await
     }
 }

@@ -3,10 +3,13 @@
 //! After a part whose answer was lost the store is asked how far it came (`Content-Range: bytes */N`), and the upload
 //! goes on from there: nothing is guessed, and nothing of it is in memory but the part that is on its way. The parts are
 //! digested as they are read, and the last one carries the digest of all, which the store validates: an object that
-//! arrived wrong is never made. An upload that fails, or comes too late for its name, is cancelled; one that cannot be,
-//! because the time is over, is forgotten by the store after a week.
+//! arrived wrong is never made. An upload that fails, comes too late for its name, or is dropped, is cancelled; one that
+//! cannot be is forgotten by the store after a week.
 
-use ankusa_actors::ports::{BlobBody, BlobError};
+use std::sync::Arc;
+
+use ankusa_actors::ports::{BlobBody, BlobError, BlobKey};
+use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::{CONTENT_RANGE, CONTENT_TYPE, LOCATION, RANGE};
 use http::{HeaderValue, Method, StatusCode};
@@ -17,6 +20,7 @@ use super::object::persisted;
 use super::refusal::{About, error};
 use super::{CONTENT, Gcs, Write, header};
 use crate::blob::answer::Answer;
+use crate::blob::begun::{self, Begun, to_its_end};
 use crate::blob::body::{read_in_time, total};
 use crate::blob::checksum::RunningMd5;
 use crate::blob::multipart::PART_STEP_BYTES;
@@ -24,11 +28,19 @@ use crate::blob::transport::{Ask, Tries};
 
 /// One object on its way.
 pub(super) struct Upload<'a> {
-    gcs: &'a Gcs,
+    gcs: &'a Arc<Gcs>,
     write: &'a Write<'a>,
     body: &'a BlobBody,
     deadline: Instant,
     digest: PrefixDigest,
+}
+
+/// Where the parts of one object go.
+struct Session {
+    gcs: Arc<Gcs>,
+    key: BlobKey,
+    /// Whoever has it may write the object: it is told nobody.
+    url: Url,
 }
 
 /// How the filling of a session ended, if it did not fail.
@@ -67,7 +79,7 @@ pub(super) fn part_bytes(configured: u64) -> u64 {
 
 impl<'a> Upload<'a> {
     pub(super) fn new(
-        gcs: &'a Gcs,
+        gcs: &'a Arc<Gcs>,
         write: &'a Write<'a>,
         body: &'a BlobBody,
         deadline: Instant,
@@ -83,43 +95,50 @@ impl<'a> Upload<'a> {
         let mut begun_anew = 0;
         loop {
             let session = self.begin().await?;
-            match self.fill(&session).await {
+            match self.fill(&session.url).await {
                 Ok(Filled::Finished(answer)) => {
+                    session.over();
                     let md5 = self.digest.md5.base64();
                     let (bytes, deadline) = (self.body.bytes(), self.deadline);
                     return self.gcs.landed(self.write.key, &answer, &md5, bytes, deadline).await;
                 }
                 Ok(Filled::Gone) if begun_anew < self.gcs.transport.options().retries => {
+                    session.over();
                     begun_anew += 1;
                 }
                 Ok(Filled::Gone) => {
+                    session.over();
                     let text = "its upload was forgotten before it was finished";
                     return Err(BlobError::Transport(text.to_owned()));
                 }
                 Err(error) => {
-                    self.cancel(&session).await;
+                    session.take_back(self.deadline).await;
                     return Err(error);
                 }
             }
         }
     }
 
-    /// The address of a new session.
-    async fn begin(&self) -> Result<Url, BlobError> {
+    async fn begin(&self) -> Result<Begun<Session>, BlobError> {
         let mut ask = self.write.ask(self.gcs, "resumable")?;
         ask.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         ask.headers.insert("x-upload-content-type", HeaderValue::from_static(CONTENT));
         ask.headers.insert("x-upload-content-length", HeaderValue::from(self.body.bytes()));
         ask.body = vec![self.write.metadata(None)];
-        let answer = self.gcs.transport.send(self.gcs, &ask, self.deadline).await?;
-        if !answer.status.is_success() {
-            return Err(error(&answer, About::Bucket, self.gcs.transport.now_ms()));
-        }
-        let Some(location) = answer.header(LOCATION.as_str()) else {
-            let text = "its upload began nowhere: there is no Location";
-            return Err(BlobError::Transport(text.to_owned()));
+        let (gcs, key, deadline) = (Arc::clone(self.gcs), self.write.key.clone(), self.deadline);
+        let begins = async move {
+            let answer = gcs.transport.send(&*gcs, &ask, deadline).await?;
+            if !answer.status.is_success() {
+                return Err(error(&answer, About::Bucket, gcs.transport.now_ms()));
+            }
+            let Some(location) = answer.header(LOCATION.as_str()) else {
+                let text = "its upload began nowhere: there is no Location";
+                return Err(BlobError::Transport(text.to_owned()));
+            };
+            let url = gcs.places.session(location)?;
+            Ok(Begun::new(Session { gcs, key, url }))
         };
-        self.gcs.places.session(location)
+        to_its_end(begins).await
     }
 
     /// Sends part after part, from wherever the store says it is.
@@ -130,7 +149,7 @@ impl<'a> Upload<'a> {
         loop {
             let (ask, sent_to) = self.part(session, at).await?;
             let sent =
-                self.gcs.transport.try_once(self.gcs, &ask, self.deadline, &mut tries).await?;
+                self.gcs.transport.try_once(&**self.gcs, &ask, self.deadline, &mut tries).await?;
             let answer = match sent {
                 Some(answer) => answer,
                 None => self.ask_how_far(session).await?,
@@ -181,15 +200,29 @@ impl<'a> Upload<'a> {
     async fn ask_how_far(&self, session: &Url) -> Result<Answer, BlobError> {
         let mut ask = Ask::new(Method::PUT, session.clone());
         ask.headers.insert(CONTENT_RANGE, header(&format!("bytes */{}", self.body.bytes()))?);
-        self.gcs.transport.send(self.gcs, &ask, self.deadline).await
+        self.gcs.transport.send(&**self.gcs, &ask, self.deadline).await
+    }
+}
+
+#[async_trait]
+impl begun::Upload for Session {
+    fn key(&self) -> &BlobKey {
+        &self.key
     }
 
-    /// Nothing of it will ever be seen. Whether that is heard makes no difference to what has happened.
-    async fn cancel(&self, session: &Url) {
-        let mut ask = Ask::new(Method::DELETE, session.clone());
+    fn id(&self) -> &str {
+        "a session"
+    }
+
+    /// Nothing of it will ever be seen. What is answered makes no difference to what has happened.
+    async fn take_back(&self, deadline: Instant) -> Result<(), BlobError> {
+        let mut ask = Ask::new(Method::DELETE, self.url.clone());
         ask.headers.insert(http::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         let mut tries = Tries::default();
-        let _ = self.gcs.transport.try_once(self.gcs, &ask, self.deadline, &mut tries).await;
+        match self.gcs.transport.try_once(&*self.gcs, &ask, deadline, &mut tries).await? {
+            Some(_) => Ok(()),
+            None => Err(BlobError::Transport("it was not heard".to_owned())),
+        }
     }
 }
 

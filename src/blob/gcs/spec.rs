@@ -8,9 +8,9 @@ use http::HeaderValue;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::Gcs;
 use super::places::Places;
 use super::token::{Credentials, METADATA_HOST, MetadataServer, bearer};
+use super::{Gcs, Store};
 use crate::blob::options::{Sse, TransportOptions};
 use crate::blob::spec_error::BlobSpecError;
 use crate::blob::transport::{Transport, World};
@@ -109,11 +109,10 @@ pub fn open_at(
     let endpoint = endpoint(&spec.endpoint)?;
     let kms_key = kms_key(spec.sse.as_ref())?;
     let credentials = credentials(spec, metadata_host)?;
-    let transport = Transport::new(scope, &endpoint, &spec.bucket, &spec.transport, world)
-        .map_err(|why| BlobSpecError::new("cacertfile", why))?;
+    let transport = Transport::new(scope, &endpoint, &spec.bucket, &spec.transport, world)?;
     let places = Places::new(endpoint, &spec.bucket);
     let entropy = Arc::clone(&world.entropy);
-    Ok(Arc::new(Gcs { transport, places, credentials, kms_key, entropy }))
+    Ok(Arc::new(Store(Arc::new(Gcs { transport, places, credentials, kms_key, entropy }))))
 }
 
 fn endpoint(text: &str) -> Result<Url, BlobSpecError> {
@@ -134,7 +133,7 @@ fn endpoint(text: &str) -> Result<Url, BlobSpecError> {
 /// The key every put names, as a parameter and as a header.
 fn kms_key(sse: Option<&Sse>) -> Result<Option<(String, HeaderValue)>, BlobSpecError> {
     let key_id = match sse {
-        None | Some(Sse::Aes256) => return Ok(None),
+        None | Some(Sse::Aes256 {}) => return Ok(None),
         Some(Sse::Kms { key_id }) => key_id,
     };
     match HeaderValue::from_str(key_id) {

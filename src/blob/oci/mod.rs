@@ -60,8 +60,7 @@ pub fn open(
             Signer::Instance(Box::new(instance))
         }
     };
-    let transport = Transport::new(scope, &endpoint, &spec.bucket, &spec.transport, world)
-        .map_err(|why| BlobSpecError::new("cacertfile", why))?;
+    let transport = Transport::new(scope, &endpoint, &spec.bucket, &spec.transport, world)?;
     let path = format!("/n/{}/b/{}", encoded(&spec.namespace), encoded(&spec.bucket));
     Ok(Arc::new(Oci(Arc::new(Bucket { transport, endpoint, path, sse_key, signer }))))
 }

@@ -8,15 +8,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ankusa_actors::ports::{BlobBody, BlobError, BlobKey};
+use async_trait::async_trait;
 use http::header::ETAG;
 use http::{HeaderValue, Method, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing::{Instrument as _, debug};
+use tracing::Instrument as _;
 
 use super::super::answer::short;
+use super::super::begun::{self, Begun, to_its_end};
 use super::super::body::read_in_time;
 use super::super::checksum::{DigestKind, base64_digest};
 use super::super::multipart::PARTS_AT_ONCE;
@@ -38,6 +40,8 @@ struct Created {
 #[derive(Clone)]
 struct Upload {
     bucket: Arc<Bucket>,
+    key: BlobKey,
+    id: String,
     /// `/u/<object>`.
     path: String,
     /// `uploadId=<id>`.
@@ -54,26 +58,27 @@ pub(super) async fn put(
     only_new: bool,
     deadline: Instant,
 ) -> Result<Written, BlobError> {
-    let Some(upload) = create(bucket, key, only_new, deadline).await? else {
-        return Ok(Written::Taken);
-    };
+    let creates = create(Arc::clone(bucket), key.clone(), only_new, deadline);
+    let Some(upload) = to_its_end(creates).await? else { return Ok(Written::Taken) };
     let written = match upload.send_all(body, parts).await {
         Ok(etags) => upload.commit(key, body, only_new, &etags).await,
         Err(error) => Err(error),
     };
-    if !matches!(written, Ok(Written::Done)) {
-        upload.abort().await;
+    if matches!(written, Ok(Written::Done)) {
+        upload.over();
+    } else {
+        upload.take_back(deadline).await;
     }
     written
 }
 
 /// `None`: there is such an object already.
 async fn create(
-    bucket: &Arc<Bucket>,
-    key: &BlobKey,
+    bucket: Arc<Bucket>,
+    key: BlobKey,
     only_new: bool,
     deadline: Instant,
-) -> Result<Option<Upload>, BlobError> {
+) -> Result<Option<Begun<Upload>>, BlobError> {
     let details = json!({ "object": key.as_str() });
     let mut ask = bucket.post("/u", None, &details)?;
     Bucket::conditions(&mut ask, only_new);
@@ -86,8 +91,9 @@ async fn create(
         return Err(error(&answer, bucket.now_ms()));
     }
     let path = format!("/u/{}", encoded(key.as_str()));
-    let query = format!("uploadId={}", encoded(&parse_upload_id(&answer.body)?));
-    Ok(Some(Upload { bucket: Arc::clone(bucket), path, query, deadline }))
+    let id = parse_upload_id(&answer.body)?;
+    let query = format!("uploadId={}", encoded(&id));
+    Ok(Some(Begun::new(Upload { bucket, key, id, path, query, deadline })))
 }
 
 /// Reads the id of an upload that has begun.
@@ -186,14 +192,25 @@ impl Upload {
         }
         Err(refused)
     }
+}
 
-    /// Its parts take no more room. One that cannot be aborted in time stays behind.
-    async fn abort(&self) {
+#[async_trait]
+impl begun::Upload for Upload {
+    fn key(&self) -> &BlobKey {
+        &self.key
+    }
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    async fn take_back(&self, deadline: Instant) -> Result<(), BlobError> {
         let ask = Ask::new(Method::DELETE, self.bucket.url(&self.path, Some(&self.query)));
-        match self.bucket.send(&ask, self.deadline).await {
-            Ok(answer) if answer.status.is_success() => {}
-            Ok(answer) => debug!(status = %answer.status, "an upload was not aborted"),
-            Err(error) => debug!(%error, "an upload was not aborted"),
+        let answer = self.bucket.send(&ask, deadline).await?;
+        let is_over = parse_error(&answer.body).code == "UploadNotFound";
+        if answer.status.is_success() || is_over {
+            return Ok(());
         }
+        Err(error(&answer, self.bucket.now_ms()))
     }
 }

@@ -114,7 +114,7 @@ impl OciSpec {
     pub(super) fn sse_key(&self) -> Result<Option<HeaderValue>, BlobSpecError> {
         match &self.sse {
             // What is done anyway.
-            None | Some(Sse::Aes256) => Ok(None),
+            None | Some(Sse::Aes256 {}) => Ok(None),
             Some(Sse::Kms { key_id }) if is_token(key_id) => HeaderValue::from_str(key_id)
                 .map(Some)
                 .map_err(|error| BlobSpecError::new("sse.key_id", error.to_string())),

@@ -14,6 +14,8 @@ pub struct ListPage {
     pub entries: Vec<BlobEntry>,
     /// What asks for the page after this one; `None` for the last.
     pub next: Option<String>,
+    /// What asked for this one, where the store repeats it.
+    pub asked_for: Option<String>,
 }
 
 /// What has been read of a page.
@@ -25,6 +27,7 @@ struct Page {
     bytes: Option<u64>,
     is_truncated: Option<bool>,
     next: Option<String>,
+    asked_for: Option<String>,
     is_encoded: bool,
     wrong: Option<&'static str>,
 }
@@ -54,7 +57,8 @@ fn read(xml: &[u8]) -> Result<ListPage, String> {
             entry.key = decoded(&entry.key).ok_or("a key is encoded wrong")?;
         }
     }
-    Ok(ListPage { entries: page.entries, next: page.next.filter(|_| is_truncated) })
+    let Page { entries, next, asked_for, .. } = page;
+    Ok(ListPage { entries, next: next.filter(|_| is_truncated), asked_for })
 }
 
 impl Page {
@@ -74,6 +78,9 @@ impl Page {
                 _other => self.wrong = Some("it does not say whether there is more"),
             },
             ["ListBucketResult", "NextContinuationToken"] => self.next = Some(text.to_owned()),
+            ["ListBucketResult", "ContinuationToken"] => {
+                self.asked_for = Some(text.to_owned()).filter(|token| !token.is_empty());
+            }
             ["ListBucketResult", "EncodingType"] => self.is_encoded = text.trim() == "url",
             ["ListBucketResult", "CommonPrefixes"] => {
                 self.wrong = Some("it has folders, which nobody asked for");
@@ -95,20 +102,38 @@ fn may_be_encoded(key: &str) -> bool {
 pub struct Pages {
     entries: Vec<BlobEntry>,
     asked_for: BTreeSet<String>,
+    /// What asks for the page that is to come.
+    next: Option<String>,
 }
 
 impl Pages {
     /// Adds a page, and answers what asks for the next.
     ///
     /// # Errors
-    /// `transport`: that one was there already. It would go on for ever.
+    /// `transport`: it is another page than was asked for, which would leave a gap; or the next one was there already, and
+    /// it would go on for ever.
     pub fn add(&mut self, page: ListPage) -> Result<Option<String>, BlobError> {
+        if !self.expects(&page) {
+            let why = "its listing is wrong: a page came that was not asked for";
+            return Err(BlobError::Transport(why.to_owned()));
+        }
         self.entries.extend(page.entries);
+        self.next.clone_from(&page.next);
         let Some(next) = page.next else { return Ok(None) };
         if self.asked_for.insert(next.clone()) {
             return Ok(Some(next));
         }
         Err(BlobError::Transport("its listing runs in a circle".to_owned()))
+    }
+
+    /// Whether it is the page that was asked for, as far as it says. A store may repeat nothing, or encoded, or the wrong
+    /// one of the two tokens of its page.
+    fn expects(&self, page: &ListPage) -> bool {
+        let Some(told) = &page.asked_for else { return true };
+        let is_asked = |token: &str| self.next.as_deref() == Some(token);
+        is_asked(told)
+            || decoded(told).is_some_and(|token| is_asked(&token))
+            || page.next == page.asked_for
     }
 
     /// Those of them that begin with `prefix`, in the order of their keys, each once. Stores are known to read `a//` as
@@ -172,12 +197,15 @@ mod tests {
         );
         let entries = vec![entry("a&b+c%20d", 7), entry("e", 0)];
         let next = Some("t<+%20".to_owned());
-        assert_eq!(parse_listing(xml.as_bytes()), Ok(ListPage { entries, next }));
+        assert_eq!(
+            parse_listing(xml.as_bytes()),
+            Ok(ListPage { entries, next, ..ListPage::default() })
+        );
 
         let xml =
             page(&(contents("a%26b+c%2Bd%C3%A4", 7) + LAST + "<EncodingType>url</EncodingType>"));
         let entries = vec![entry("a&b c+dä", 7)];
-        assert_eq!(parse_listing(xml.as_bytes()), Ok(ListPage { entries, next: None }));
+        assert_eq!(parse_listing(xml.as_bytes()), Ok(ListPage { entries, ..ListPage::default() }));
         assert_eq!(parse_listing(page(LAST).as_bytes()), Ok(ListPage::default()));
     }
 
@@ -258,8 +286,10 @@ mod tests {
     fn pages_come_to_one_listing_in_order() {
         let mut pages = Pages::default();
         let next = |token: &str| Some(token.to_owned());
-        let first = ListPage { entries: vec![entry("p/c", 1), entry("p/a", 2)], next: next("1") };
-        let second = ListPage { entries: vec![entry("p/b", 3), entry("p/c", 1)], next: None };
+        let first = vec![entry("p/c", 1), entry("p/a", 2)];
+        let first = ListPage { entries: first, next: next("1"), asked_for: None };
+        let second = vec![entry("p/b", 3), entry("p/c", 1)];
+        let second = ListPage { entries: second, next: None, asked_for: next("1") };
         assert_eq!(pages.add(first), Ok(next("1")));
         assert_eq!(pages.add(second), Ok(None));
         let listing = vec![entry("p/a", 2), entry("p/b", 3), entry("p/c", 1)];
@@ -268,7 +298,7 @@ mod tests {
 
     #[test]
     fn pages_that_repeat_or_contradict_each_other_are_an_error() {
-        let page = |token: &str| ListPage { entries: Vec::new(), next: Some(token.to_owned()) };
+        let page = |token: &str| ListPage { next: Some(token.to_owned()), ..ListPage::default() };
         let mut pages = Pages::default();
         pages.add(page("1")).unwrap();
         pages.add(page("2")).unwrap();
@@ -279,6 +309,32 @@ mod tests {
         let wrong = Pages { entries: twice, ..Pages::default() }.into_listing("p/");
         let why = "its listing is wrong: p/a is there with two sizes";
         assert_eq!(wrong, Err(BlobError::Transport(why.to_owned())));
+    }
+
+    #[test]
+    fn a_page_that_answers_another_request_is_an_error() {
+        let token = |token: &str| Some(token.to_owned());
+        let told = |asked_for: Option<String>, next: Option<String>| {
+            let mut pages = Pages { next: token("a+b"), ..Pages::default() };
+            pages.add(ListPage { asked_for, next, ..ListPage::default() }).is_ok()
+        };
+        for (asked_for, next) in [
+            (None, None),
+            (token("a+b"), None),
+            (token("a%2Bb"), token("c")),
+            (token("c"), token("c")),
+        ] {
+            assert!(told(asked_for.clone(), next), "{asked_for:?}");
+        }
+        assert!(!told(token("c"), None));
+        assert!(!told(token("c"), token("d")));
+        let unasked = ListPage { asked_for: token("a"), ..ListPage::default() };
+        assert!(Pages::default().add(unasked).is_err());
+
+        let xml = page(&format!("{LAST}<ContinuationToken>a&lt;</ContinuationToken>"));
+        assert_eq!(parse_listing(xml.as_bytes()).unwrap().asked_for, token("a<"));
+        let xml = page(&format!("{LAST}<ContinuationToken/>"));
+        assert_eq!(parse_listing(xml.as_bytes()).unwrap().asked_for, None);
     }
 
     #[test]

@@ -67,6 +67,9 @@ const UNHEARD_BYTES: u64 = 64 << 10;
 /// No object reaches this far, and no store can count further.
 const OFFSET_MAX: u64 = i64::MAX.unsigned_abs();
 
+/// One bucket as a store.
+struct Store(Arc<S3>);
+
 /// One bucket.
 struct S3 {
     transport: Transport,
@@ -101,13 +104,13 @@ pub fn open_in(
     spec.check()?;
     let address = Address::new(spec)?;
     let credentials = Chain::new(spec, environment, &world.clock)?;
-    let transport = Transport::new(scope, address.endpoint(), &spec.bucket, &spec.transport, world)
-        .map_err(|text| BlobSpecError::new("cacertfile", text))?;
+    let transport =
+        Transport::new(scope, address.endpoint(), &spec.bucket, &spec.transport, world)?;
     let dialect =
         S3Dialect { region: spec.region.clone(), credentials, clock: Arc::clone(&world.clock) };
     let sse = sse_headers(spec.sse.as_ref())
         .map_err(|error| BlobSpecError::new("sse.key_id", error.to_string()))?;
-    Ok(Arc::new(S3 { transport, dialect, address, sse }))
+    Ok(Arc::new(Store(Arc::new(S3 { transport, dialect, address, sse }))))
 }
 
 fn sse_headers(sse: Option<&Sse>) -> Result<HeaderMap, BlobError> {
@@ -116,7 +119,7 @@ fn sse_headers(sse: Option<&Sse>) -> Result<HeaderMap, BlobError> {
     let mut headers = HeaderMap::new();
     match sse {
         None => {}
-        Some(Sse::Aes256) => {
+        Some(Sse::Aes256 {}) => {
             headers.insert(kind, HeaderValue::from_static("AES256"));
         }
         Some(Sse::Kms { key_id }) => {
@@ -176,7 +179,7 @@ impl S3 {
     }
 
     async fn write(
-        &self,
+        self: &Arc<Self>,
         key: &BlobKey,
         body: &BlobBody,
         if_absent: bool,
@@ -292,14 +295,15 @@ pub fn part_of(answer: &Answer, first: u64, length: u64) -> Result<Bytes, BlobEr
 }
 
 #[async_trait]
-impl Blob for S3 {
+impl Blob for Store {
     async fn put(
         &self,
         key: &BlobKey,
         body: BlobBody,
         deadline: Option<Instant>,
     ) -> Result<(), BlobError> {
-        self.write(key, &body, false, self.transport.deadline(deadline)).await
+        let Self(bucket) = self;
+        bucket.write(key, &body, false, bucket.transport.deadline(deadline)).await
     }
 
     async fn put_if_absent(
@@ -308,18 +312,20 @@ impl Blob for S3 {
         body: BlobBody,
         deadline: Option<Instant>,
     ) -> Result<(), BlobError> {
-        let deadline = self.transport.deadline(deadline);
-        match self.write(key, &body, true, deadline).await {
-            Err(BlobError::AlreadyExists) if self.holds(key, &body, deadline).await? => Ok(()),
+        let Self(bucket) = self;
+        let deadline = bucket.transport.deadline(deadline);
+        match bucket.write(key, &body, true, deadline).await {
+            Err(BlobError::AlreadyExists) if bucket.holds(key, &body, deadline).await? => Ok(()),
             written => written,
         }
     }
 
     async fn get(&self, key: &BlobKey, deadline: Option<Instant>) -> Result<Bytes, BlobError> {
-        let mut ask = self.ask(Method::GET, self.address.of_key(key.as_str(), &[]));
+        let Self(bucket) = self;
+        let mut ask = bucket.ask(Method::GET, bucket.address.of_key(key.as_str(), &[]));
         ask.headers.insert("x-amz-checksum-mode", HeaderValue::from_static("ENABLED"));
         ask.answer_max_bytes = GET_MAX_BYTES;
-        let answer = self.send(&ask, self.transport.deadline(deadline)).await?;
+        let answer = bucket.send(&ask, bucket.transport.deadline(deadline)).await?;
         // That of an object in parts is a digest of digests, and ends with their number: it is read as none.
         check(DigestKind::Sha256, answer.header(CHECKSUM_SHA256.as_str()), &answer.body).await?;
         Ok(answer.body)
@@ -335,12 +341,13 @@ impl Blob for S3 {
         if !is_range_asked(length)? {
             return Ok(Bytes::new());
         }
-        self.range(key, offset, length, self.transport.deadline(deadline)).await
+        self.0.range(key, offset, length, self.0.transport.deadline(deadline)).await
     }
 
     async fn delete(&self, key: &BlobKey, deadline: Option<Instant>) -> Result<(), BlobError> {
-        let ask = self.ask(Method::DELETE, self.address.of_key(key.as_str(), &[]));
-        match self.send(&ask, self.transport.deadline(deadline)).await {
+        let Self(bucket) = self;
+        let ask = bucket.ask(Method::DELETE, bucket.address.of_key(key.as_str(), &[]));
+        match bucket.send(&ask, bucket.transport.deadline(deadline)).await {
             Ok(_) | Err(BlobError::NotFound) => Ok(()),
             Err(error) => Err(error),
         }
@@ -351,11 +358,11 @@ impl Blob for S3 {
         prefix: &str,
         deadline: Option<Instant>,
     ) -> Result<Vec<BlobEntry>, BlobError> {
-        let deadline = self.transport.deadline(deadline);
+        let deadline = self.0.transport.deadline(deadline);
         let mut pages = Pages::default();
         let mut token = None;
         loop {
-            let page = self.page(prefix, token.as_deref(), deadline).await?;
+            let page = self.0.page(prefix, token.as_deref(), deadline).await?;
             token = pages.add(page)?;
             if token.is_none() {
                 return pages.into_listing(prefix);

@@ -1,21 +1,23 @@
-//! An object in parts: begun, sent some parts at a time, and put together at the end; or undone.
+//! An object in parts: begun, sent some parts at a time, and put together at the end; or taken back.
 //!
-//! What a node leaves behind that ends in between is for a lifecycle rule of the bucket (`AbortIncompleteMultipartUpload`).
+//! What a node leaves behind that is killed in between is for a lifecycle rule of the bucket
+//! (`AbortIncompleteMultipartUpload`).
 
 use std::ops::Range;
-use std::time::Duration;
+use std::sync::Arc;
 
 use ankusa_actors::ports::{BlobBody, BlobError, BlobKey};
+use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use http::{HeaderValue, Method};
 use quick_xml::escape::escape;
 use tokio::time::Instant;
-use tracing::warn;
 
 use super::dialect::Completing;
 use super::refusal::is_conflict;
 use super::{S3, elsewhere, header_value, if_none_match};
+use crate::blob::begun::{self, Begun, to_its_end};
 use crate::blob::body::read_in_time;
 use crate::blob::checksum::{DigestKind, base64_digest};
 use crate::blob::multipart::PARTS_AT_ONCE;
@@ -24,13 +26,10 @@ use crate::blob::xml::elements;
 /// The most parts an object may have.
 pub(super) const PARTS_MAX: u64 = 10_000;
 
-/// What is left of an operation's time for undoing an upload that cannot be finished, at most: parts are sent no longer.
-const UNDO_TIME: Duration = Duration::from_secs(1);
-
 /// One object on its way.
-struct Upload<'a> {
-    store: &'a S3,
-    key: &'a BlobKey,
+struct Upload {
+    store: Arc<S3>,
+    key: BlobKey,
     id: String,
     deadline: Instant,
 }
@@ -48,7 +47,7 @@ enum Ended {
 impl S3 {
     /// Writes the object in these parts.
     pub(super) async fn put_in_parts(
-        &self,
+        self: &Arc<Self>,
         key: &BlobKey,
         body: &BlobBody,
         parts: &[Range<u64>],
@@ -57,20 +56,25 @@ impl S3 {
     ) -> Result<(), BlobError> {
         let mut conflicts = 0;
         loop {
-            let upload =
-                Upload { store: self, key, id: self.begin(key, deadline).await?, deadline };
+            let (store, of) = (Arc::clone(self), key.clone());
+            let begins = async move {
+                let id = store.begin(&of, deadline).await?;
+                Ok(Begun::new(Upload { store, key: of, id, deadline }))
+            };
+            let upload = to_its_end(begins).await?;
             let tags = match upload.send(body, parts).await {
                 Ok(tags) => tags,
                 Err(error) => {
-                    upload.undo().await;
+                    upload.take_back(deadline).await;
                     return Err(error);
                 }
             };
             let ended = upload.end(&tags, body.bytes(), if_absent).await;
             if matches!(ended, Ok(Ended::Whole)) {
+                upload.over();
                 return Ok(());
             }
-            upload.undo().await;
+            upload.take_back(deadline).await;
             match ended? {
                 Ended::Whole => return Ok(()),
                 Ended::Conflict(_) if conflicts < self.transport.options().retries => {
@@ -111,17 +115,15 @@ pub fn parse_upload_id(xml: &[u8]) -> Result<String, BlobError> {
     }
 }
 
-impl Upload<'_> {
+impl Upload {
     /// Sends all parts and answers the tag of each.
     async fn send(
         &self,
         body: &BlobBody,
         parts: &[Range<u64>],
     ) -> Result<Vec<HeaderValue>, BlobError> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        let until = self.deadline - UNDO_TIME.min(left / 10);
         let numbered = (1_u32..).zip(parts.iter().cloned());
-        let sent = numbered.map(|(number, range)| self.part(body, number, range, until));
+        let sent = numbered.map(|(number, range)| self.part(body, number, range));
         // As they come, and never more of them in memory than are on their way.
         stream::iter(sent).buffered(PARTS_AT_ONCE).try_collect().await
     }
@@ -131,16 +133,15 @@ impl Upload<'_> {
         body: &BlobBody,
         number: u32,
         range: Range<u64>,
-        until: Instant,
     ) -> Result<HeaderValue, BlobError> {
-        let pieces = read_in_time(body, range, until).await?;
+        let pieces = read_in_time(body, range, self.deadline).await?;
         let number = number.to_string();
         let query = [("partNumber", number.as_str()), ("uploadId", self.id.as_str())];
         let url = self.store.address.of_key(self.key.as_str(), &query);
         let mut ask = self.store.ask_with(Method::PUT, url, pieces).await?;
         let md5 = base64_digest(DigestKind::Md5, &ask.body).await;
         ask.headers.insert("content-md5", header_value(&md5)?);
-        let mut answer = self.store.send(&ask, until).await.map_err(elsewhere)?;
+        let mut answer = self.store.send(&ask, self.deadline).await.map_err(elsewhere)?;
         let tag = answer.headers.remove("etag");
         tag.ok_or_else(|| BlobError::Transport(format!("part {number} was taken without a tag")))
     }
@@ -177,23 +178,29 @@ impl Upload<'_> {
         }
         Ok(Ended::InDoubt(elsewhere(error)))
     }
+}
 
-    /// Has the parts thrown away, as far as there is time.
-    async fn undo(&self) {
+#[async_trait]
+impl begun::Upload for Upload {
+    fn key(&self) -> &BlobKey {
+        &self.key
+    }
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    async fn take_back(&self, deadline: Instant) -> Result<(), BlobError> {
         let query = [("uploadId", self.id.as_str())];
         let url = self.store.address.of_key(self.key.as_str(), &query);
         let ask = self.store.ask(Method::DELETE, url);
-        let error = match self.store.transport.send(&self.store.dialect, &ask, self.deadline).await
-        {
-            Ok(answer) if answer.status.is_success() => return,
-            Ok(answer) => match self.store.refused(&answer) {
-                // It is over.
-                (refusal, _) if refusal.code == "NoSuchUpload" => return,
-                (_, error) => error,
-            },
-            Err(error) => error,
-        };
-        warn!(key = %self.key, upload = self.id, %error, "parts of an upload may be left in the bucket");
+        let answer = self.store.transport.send(&self.store.dialect, &ask, deadline).await?;
+        if answer.status.is_success() {
+            return Ok(());
+        }
+        let (refusal, error) = self.store.refused(&answer);
+        // It is over.
+        if refusal.code == "NoSuchUpload" { Ok(()) } else { Err(error) }
     }
 }
 

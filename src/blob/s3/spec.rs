@@ -102,7 +102,7 @@ impl S3Spec {
             Some(Sse::Kms { key_id }) if !is_one_word(key_id) => {
                 wrong("sse.key_id", "is empty, or holds what no key's id does")
             }
-            Some(Sse::Kms { .. } | Sse::Aes256) | None => Ok(()),
+            Some(Sse::Kms { .. } | Sse::Aes256 {}) | None => Ok(()),
         }
     }
 }
@@ -158,6 +158,7 @@ mod tests {
             (json!({"sse": {"type": "kmss"}}), "unknown variant `kmss`"),
             (json!({"sse": {"type": "kms"}}), "missing field `key_id`"),
             (json!({"sse": {"type": "kms", "key": "k"}}), "unknown field `key`"),
+            (json!({"sse": {"type": "aes256", "key_id": "k"}}), "unknown field `key_id`"),
         ] {
             let error = read(wrong).unwrap_err();
             assert!(error.starts_with(why), "{error}");
@@ -172,7 +173,7 @@ mod tests {
             spec.check().map_err(|error| error.to_string())
         };
         assert_eq!(told(|_| {}), Ok(()));
-        assert_eq!(told(|s| s.sse = Some(Sse::Aes256)), Ok(()));
+        assert_eq!(told(|s| s.sse = Some(Sse::Aes256 {})), Ok(()));
         for (change, why) in [
             (
                 (|s| s.region.clear()) as fn(&mut S3Spec),

@@ -7,6 +7,7 @@ use super::super::key::child;
 use super::super::object_stores::{Block, NamedStore};
 use super::Config;
 use crate::blob::options::TransportOptions;
+use crate::blob::spec_error::BlobSpecError;
 use crate::blob::transport::World;
 use crate::host::{HostClock, HostEntropy, NoEvents};
 
@@ -21,18 +22,22 @@ pub(super) fn check(config: &Config, errors: &mut Vec<ConfigError>) {
     }
     let stores = config.object_stores();
     // As the node will: whatever it would refuse is told here, and what stores owe each other, too.
-    let world = World {
+    let world = world();
+    for (at, named) in stores.iter().enumerate() {
+        // One that stands for others, too, is wrong once.
+        if stores.iter().position(|other| other.key == named.key) == Some(at) {
+            check_store(config, named, stores.get(..at).unwrap_or_default(), &world, errors);
+        }
+    }
+}
+
+fn world() -> World {
+    World {
         clock: Arc::new(HostClock),
         entropy: Arc::new(HostEntropy),
         events: Arc::new(NoEvents),
         pools: Arc::default(),
         breakers: Arc::default(),
-    };
-    for (at, named) in stores.iter().enumerate() {
-        // One that stands for others, too, is wrong once.
-        if stores.iter().position(|other| other.key == named.key) == Some(at) {
-            check_store(config, named, &world, errors);
-        }
     }
 }
 
@@ -45,6 +50,7 @@ fn is_prefix(prefix: &str) -> bool {
 fn check_store(
     config: &Config,
     named: &NamedStore<'_>,
+    before: &[NamedStore<'_>],
     world: &World,
     errors: &mut Vec<ConfigError>,
 ) {
@@ -66,8 +72,33 @@ fn check_store(
     }
     let opened = store.open(&config.local_root(), named.scope, world);
     if let Err(error) = opened {
-        errors.push(ConfigError::at(child(&key, &error.key), error.text));
+        let other = before.iter().find(|other| is_with(config, other, named, &error));
+        let told = |other: &NamedStore<'_>| {
+            let block = child(&other.key, other.store.block.as_str());
+            format!("{}, and {} is another", error.text, child(&block, &error.key))
+        };
+        let text = other.map_or_else(|| error.text.clone(), told);
+        errors.push(ConfigError::at(child(&key, &error.key), text));
     }
+}
+
+/// Whether it is with `other` that `named` cannot be made: they share something, and say different things of it.
+fn is_with(
+    config: &Config,
+    other: &NamedStore<'_>,
+    named: &NamedStore<'_>,
+    error: &BlobSpecError,
+) -> bool {
+    // Making a local store would make its folder, and it shares nothing.
+    let is_remote = other.store.block.transport().is_some();
+    let wrong = |named: &NamedStore<'_>, world: &World| {
+        named.store.open(&config.local_root(), named.scope, world).err()
+    };
+    let both = world();
+    is_remote
+        && wrong(named, &world()).as_ref() != Some(error)
+        && wrong(other, &both).is_none()
+        && wrong(named, &both).as_ref() == Some(error)
 }
 
 /// # Errors

@@ -202,6 +202,7 @@ fn source(id: &str, sink: Arc<dyn Sink>) -> Source {
         id: id.to_owned(),
         tenant: "default".to_owned(),
         verifier: Verifier::None,
+        passed: Verifier::None.passed(),
         answers: Answers::default(),
         on_verify_failure: OnVerifyFailure::Reject,
         modules: Source::modules_of(&sinks),
