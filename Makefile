@@ -56,9 +56,9 @@ lint:
 	@scripts/setup.sh --check
 	@$(with_rocksdb) cargo clippy --all-targets -- -D warnings
 
-fuzz-smoke: ## what a stranger can send and a disk can hold, mutated for twenty seconds a target
+fuzz-smoke: ## what a stranger can send and a disk can hold, mutated for twelve seconds a target
 	@scripts/setup.sh
-	scripts/fuzz.sh 20
+	scripts/fuzz.sh 12
 
 drills: ## every crash drill in its short form, judged from outside: at most ten minutes (SEED=)
 	@scripts/setup.sh

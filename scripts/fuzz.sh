@@ -5,7 +5,9 @@
 #
 # What is found is left in fuzz/artifacts, and what is new and covers more in a folder of the build, never in the
 # committed corpora; `scripts/fuzz.sh --keep TARGET` takes over the part of it that covers something new. That folder begins
-# with what longer runs have found to cover (fuzz/found.tar.gz: thousands of small inputs, a folder a target).
+# with what longer runs have found to cover (fuzz/found.tar.gz: thousands of small inputs, a folder a target), and
+# `scripts/fuzz.sh --pack TARGET` puts the least of it that covers as much into that file again. Words that a target knows
+# are in fuzz/dictionaries.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,10 +17,11 @@ timeout_s=10
 memory_mb=512
 max_input_bytes=4096
 
-keep=0 seconds=0
+keep=0 pack=0 seconds=0
 case ${1:-} in
   --keep) keep=1 ;;
-  '' | *[!0-9]*) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  --pack) pack=1 ;;
+  '' | 0 | *[!0-9]*) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   *) seconds=$1 ;;
 esac
 shift
@@ -41,22 +44,34 @@ fi
 # With a target named the flags are not put on build scripts, which have nothing to count into.
 cargo build --quiet --locked --release --manifest-path fuzz/Cargo.toml --target "$host"
 
-if [ ! -d "$build/corpus" ]; then
-  mkdir -p "$build/corpus"
-  tar -xzf fuzz/found.tar.gz -C "$build/corpus"
-fi
 for target in "${targets[@]}"; do
   found="$build/corpus/$target"
   binary="$build/$host/release/$target"
-  mkdir -p "$found" "fuzz/corpus/$target" fuzz/artifacts
+  if [ ! -d "$found" ]; then
+    mkdir -p "$found"
+    # A target that is new has nothing there.
+    tar -xzf fuzz/found.tar.gz -C "$build/corpus" "./$target" 2>/dev/null || true
+  fi
+  mkdir -p "fuzz/corpus/$target" fuzz/artifacts
   if [ "$keep" = 1 ]; then
     "$binary" -merge=1 -max_len="$max_input_bytes" "fuzz/corpus/$target" "$found" 2>&1 | tail -n 1
     continue
   fi
+  if [ "$pack" = 1 ]; then
+    packed="$build/packed"
+    rm -rf "$packed"
+    mkdir -p "$packed/$target"
+    tar -xzf fuzz/found.tar.gz -C "$packed" --exclude="./$target"
+    "$binary" -merge=1 -max_len="$max_input_bytes" "$packed/$target" "$found" 2>&1 | tail -n 1
+    tar -C "$packed" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -cf - . | gzip -9n >fuzz/found.tar.gz
+    continue
+  fi
   printf 'fuzz: %s, %s s\n' "$target" "$seconds"
   log="$build/$target.log"
+  words=()
+  [ ! -f "fuzz/dictionaries/$target" ] || words=(-dict="fuzz/dictionaries/$target")
   if ! "$binary" -max_total_time="$seconds" -timeout="$timeout_s" -rss_limit_mb="$memory_mb" \
-    -max_len="$max_input_bytes" -print_final_stats=1 -artifact_prefix="fuzz/artifacts/$target-" \
+    -max_len="$max_input_bytes" -print_final_stats=1 -artifact_prefix="fuzz/artifacts/$target-" "${words[@]}" \
     "$found" "fuzz/corpus/$target" >"$log" 2>&1 </dev/null; then
     tail -n 60 "$log" >&2
     printf 'fuzz: %s found something; it is in fuzz/artifacts\n' "$target" >&2

@@ -81,6 +81,11 @@ pub(super) fn told(status: StatusCode, refusal: &Refusal) -> String {
     told
 }
 
+/// What somebody else wrote, on one line and no longer than a sentence.
+pub(super) fn short(text: &str) -> String {
+    printable(text).collect()
+}
+
 fn printable(text: &str) -> impl Iterator<Item = char> {
     text.chars().filter(|c| !c.is_control()).take(MESSAGE_MAX_CHARS)
 }

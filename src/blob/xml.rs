@@ -4,6 +4,8 @@ use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 
+use super::answer::short;
+
 /// Elements within elements: twice what any store writes.
 const DEPTH_MAX: usize = 16;
 
@@ -58,7 +60,7 @@ pub(super) fn read(
     let mut reader = Reader::from_str(text);
     let mut open = Open::default();
     loop {
-        match reader.read_event().map_err(|error| XmlError::Malformed(error.to_string()))? {
+        match reader.read_event().map_err(malformed)? {
             Event::Start(start) => open.begin(&start)?,
             Event::Empty(empty) => {
                 open.begin(&empty)?;
@@ -80,10 +82,7 @@ pub(super) fn read(
 ///
 /// # Errors
 /// As [`read`].
-pub(super) fn elements(
-    document: &[u8],
-    mut each: impl FnMut(&[&str], &str),
-) -> Result<(), XmlError> {
+pub fn elements(document: &[u8], mut each: impl FnMut(&[&str], &str)) -> Result<(), XmlError> {
     read(document, |element| {
         each(element.path, element.text);
         Ok(())
@@ -130,9 +129,14 @@ impl Open {
     }
 }
 
+/// It repeats names, which may be long.
+fn malformed(error: impl std::fmt::Display) -> XmlError {
+    XmlError::Malformed(short(&error.to_string()))
+}
+
 fn says_encoded(start: &BytesStart<'_>) -> Result<bool, XmlError> {
     for attribute in start.attributes() {
-        let attribute = attribute.map_err(|error| XmlError::Malformed(error.to_string()))?;
+        let attribute = attribute.map_err(malformed)?;
         if attribute.key.into_inner() == "Encoded" {
             return Ok(&*attribute.value == "true");
         }
@@ -142,7 +146,6 @@ fn says_encoded(start: &BytesStart<'_>) -> Result<bool, XmlError> {
 
 /// What stands for `&...;`.
 fn resolved(reference: &BytesRef<'_>) -> Result<String, XmlError> {
-    let malformed = |error: quick_xml::Error| XmlError::Malformed(error.to_string());
     if let Some(character) = reference.resolve_char_ref().map_err(malformed)? {
         return Ok(character.to_string());
     }
@@ -212,6 +215,16 @@ mod tests {
         }
         let bomb = "<!DOCTYPE a [<!ENTITY b \"bb\">]><a>&b;</a>";
         assert_eq!(told(bomb), Err(XmlError::Unexpected("it declares a type of its own")));
+    }
+
+    #[test]
+    fn a_name_is_not_repeated_beyond_a_sentence() {
+        let xml = format!("<a></{}>", "b".repeat(9_999));
+        let error = elements(xml.as_bytes(), |_, _| {}).unwrap_err().to_string();
+        assert_eq!(error.len(), "it is no XML: ".len() + 300);
+        assert!(error.contains("</bbb"), "{error}");
+        let lines = elements(b"<a></b\nc>", |_, _| {}).unwrap_err().to_string();
+        assert!(!lines.contains('\n'), "{lines}");
     }
 
     #[test]

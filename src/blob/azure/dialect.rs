@@ -11,7 +11,7 @@ use reqwest::Request;
 use tokio::time::Instant;
 
 use super::identity::Identity;
-use super::refusal::{CODE_HEADER, error, parse_error};
+use super::refusal::{error, refusal};
 use super::sas::Sas;
 use crate::blob::answer::{Answer, Refusal};
 use crate::blob::transport::Dialect;
@@ -70,13 +70,7 @@ impl Dialect for Language {
     }
 
     fn refusal(&self, answer: &Answer) -> Refusal {
-        let refusal = parse_error(answer.header(CODE_HEADER), &answer.body);
-        let gives_away = |text: &str| self.sas().is_some_and(|sas| sas.is_in(text));
-        // Whatever answers may repeat the URL it was asked for.
-        if gives_away(&refusal.message) || gives_away(&refusal.code) {
-            return Refusal::default();
-        }
-        refusal
+        refusal(answer, self.sas())
     }
 
     async fn drops_credentials(&self, answer: &Answer, _refusal: &Refusal) -> bool {

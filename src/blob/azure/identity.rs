@@ -87,7 +87,7 @@ impl Identity {
         let fetch = async {
             let answer = self.side.ask(self.ask.request(), deadline).await?;
             if answer.status == StatusCode::OK {
-                bearer(&answer.body, clock.now_ms())
+                parse_token(&answer.body, clock.now_ms())
             } else {
                 Err(refused(&answer))
             }
@@ -150,8 +150,11 @@ struct TokenAnswer {
     expires_on: Value,
 }
 
-fn bearer(body: &[u8], now_ms: u64) -> Result<Fetched<HeaderValue>, BlobError> {
-    // Not a word of it: it may be half a token.
+/// Reads a token, as the value of `Authorization`, that came at `now_ms`.
+///
+/// # Errors
+/// `transport`: it is none, or it does not say when it ends. Not a word of it is repeated.
+pub fn parse_token(body: &[u8], now_ms: u64) -> Result<Fetched<HeaderValue>, BlobError> {
     let unusable = |why: &str| BlobError::Transport(format!("the identity's token: {why}"));
     let answer: TokenAnswer =
         serde_json::from_slice(body).map_err(|_| unusable("the answer holds none"))?;
@@ -170,8 +173,8 @@ fn seconds(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// No token. The metadata server is restarted now and then, and says 404 or 410 meanwhile.
-fn refused(answer: &Answer) -> BlobError {
+/// The error of an answer without a token. The metadata server is restarted now and then, and says 404 or 410 meanwhile.
+pub fn refused(answer: &Answer) -> BlobError {
     let word = |name: &str| {
         let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -229,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_token_ends_when_its_answer_says_in_whichever_form() {
-        let read = |body: &str| bearer(body.as_bytes(), 1_000_000);
+        let read = |body: &str| parse_token(body.as_bytes(), 1_000_000);
         let ends = |end_s: u64| {
             let value = HeaderValue::from_static("Bearer abc");
             Ok(Fetched { value, expires_at_ms: Some(end_s * 1_000) })

@@ -24,9 +24,11 @@ use std::sync::Arc;
 
 use ankusa_actors::ports::{Blob, BlobScope};
 
-pub use self::identity::Environment;
+pub use self::identity::{Environment, parse_token, refused};
 pub use self::listing::{Page, parse_listing};
-pub use self::refusal::parse_error;
+pub use self::objects::is_range;
+pub use self::refusal::{error, parse_error, refusal};
+pub use self::sas::Sas;
 pub use self::spec::{AzureAuth, AzureSpec};
 
 use self::dialect::Language;

@@ -323,7 +323,7 @@ fn unlisted(why: &str) -> BlobError {
 }
 
 /// Whether an answer is that range of its object, up to the end of one of them.
-fn is_range(answer: &Answer, range: &Range<u64>) -> bool {
+pub fn is_range(answer: &Answer, range: &Range<u64>) -> bool {
     let number = |digits: &str| digits.parse::<u64>().ok();
     let judge = || {
         let said = answer.header("content-range")?.strip_prefix("bytes ")?;

@@ -3,7 +3,7 @@
 use ankusa_actors::ports::BlobError;
 
 use super::sas::Sas;
-use crate::blob::answer::{Answer, Refusal, told};
+use crate::blob::answer::{Answer, Refusal, short, told};
 use crate::blob::xml::read;
 
 /// The header that says the code even where there is no body.
@@ -37,13 +37,20 @@ pub fn parse_error(header: Option<&str>, body: &[u8]) -> Refusal {
     refusal
 }
 
+/// The same of a whole answer to one who asks with `sas`. Whatever answers may repeat the URL it was asked for: what gives
+/// the signature away is not told.
+pub fn refusal(answer: &Answer, sas: Option<&Sas>) -> Refusal {
+    let refusal = parse_error(answer.header(CODE_HEADER), &answer.body);
+    // As it would be told: what is left out there must not hide it here.
+    let gives_away = |text: &str| sas.is_some_and(|sas| sas.is_in(&short(text)));
+    if gives_away(&refusal.message) || gives_away(&refusal.code) {
+        return Refusal::default();
+    }
+    refusal
+}
+
 /// The error of an answer that is final.
-pub(super) fn error(
-    answer: &Answer,
-    refusal: &Refusal,
-    now_ms: u64,
-    sas: Option<&Sas>,
-) -> BlobError {
+pub fn error(answer: &Answer, refusal: &Refusal, now_ms: u64, sas: Option<&Sas>) -> BlobError {
     let status = answer.status.as_u16();
     match (status, refusal.code.as_str()) {
         (404, "BlobNotFound") => BlobError::NotFound,
@@ -113,7 +120,7 @@ mod tests {
         Answer { status: StatusCode::from_u16(status).unwrap(), headers, body: Bytes::new() }
     }
 
-    fn refusal(code: &str) -> Refusal {
+    fn refused(code: &str) -> Refusal {
         Refusal { code: code.to_owned(), message: "Why.".to_owned(), region: None }
     }
 
@@ -166,7 +173,7 @@ mod tests {
         ];
         for (status, code, word) in table {
             let (answer, refusal) =
-                (answer(status, "Mon, 30 Nov 2026 09:56:00 GMT"), refusal(code));
+                (answer(status, "Mon, 30 Nov 2026 09:56:00 GMT"), refused(code));
             let error = error(&answer, &refusal, NOW_MS, None);
             assert_eq!(error.as_str(), word, "{status} {code}");
             let (BlobError::Forbidden(told)
@@ -185,16 +192,16 @@ mod tests {
         let late = answer(403, "Mon, 30 Nov 2026 09:40:00 GMT");
         let skew = BlobError::ClockSkew { ahead_s: 1_200 };
         for code in ["AuthenticationFailed", ""] {
-            assert_eq!(error(&late, &refusal(code), NOW_MS, None), skew, "{code}");
+            assert_eq!(error(&late, &refused(code), NOW_MS, None), skew, "{code}");
         }
-        let denied = error(&late, &refusal("AuthorizationPermissionMismatch"), NOW_MS, None);
+        let denied = error(&late, &refused("AuthorizationPermissionMismatch"), NOW_MS, None);
         assert_eq!(denied.as_str(), "forbidden");
     }
 
     #[test]
     fn a_signature_that_has_expired_by_the_services_clock_is_said_to() {
         let sas = Sas::new("se=2026-11-30T09:50:00Z&sig=a").unwrap();
-        let failed = refusal("AuthenticationFailed");
+        let failed = refused("AuthenticationFailed");
         let expired =
             "403 AuthenticationFailed: Why.: the SAS token expired at 2026-11-30T09:50:00Z";
         let on_time = answer(403, "Mon, 30 Nov 2026 09:56:00 GMT");
@@ -207,14 +214,26 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_repeats_the_signature_is_not_told() {
+        let sas = Sas::new("se=2026-11-30T09:50:00Z&sig=ab%2Fcd").unwrap();
+        for told in ["sig=ab%2Fcd", "ab/cd", "ab/\u{1}cd", "a\u{7f}b%2Fcd"] {
+            let body = format!("<Error><Code>A</Code><Message>of {told}</Message></Error>");
+            let body = Bytes::from(body);
+            let answer = Answer { body, ..answer(403, "Mon, 30 Nov 2026 09:56:00 GMT") };
+            assert_eq!(refusal(&answer, Some(&sas)), Refusal::default(), "{told:?}");
+            assert_eq!(refusal(&answer, None).code, "A");
+        }
+    }
+
+    #[test]
     fn only_some_conflicts_say_that_the_object_is_there() {
         for code in ["BlobAlreadyExists", "ConditionNotMet", "UnauthorizedBlobOverwrite"] {
-            assert!(says_it_exists(&refusal(code)), "{code}");
+            assert!(says_it_exists(&refused(code)), "{code}");
         }
         for code in
             ["ContainerBeingDeleted", "LeaseIdMissing", "LeaseAlreadyPresent", "BlobNotFound", ""]
         {
-            assert!(!says_it_exists(&refusal(code)), "{code}");
+            assert!(!says_it_exists(&refused(code)), "{code}");
         }
     }
 }

@@ -9,7 +9,7 @@ use url::Url;
 use super::percent::decoded;
 
 /// One that was given, without its `?`.
-pub(super) struct Sas {
+pub struct Sas {
     query: String,
     /// Its `sig`, as it stands there and as it is meant: no text that holds one of them is repeated.
     secrets: Vec<String>,
@@ -30,9 +30,11 @@ impl fmt::Debug for Sas {
 }
 
 impl Sas {
+    /// Reads one.
+    ///
     /// # Errors
     /// Why the text is none; the text is not in it.
-    pub(super) fn new(token: &str) -> Result<Self, &'static str> {
+    pub fn new(token: &str) -> Result<Self, &'static str> {
         let query = token.strip_prefix('?').unwrap_or(token);
         // Nothing that a URL would change.
         let is_query = |byte: u8| {
@@ -60,7 +62,8 @@ impl Sas {
         })
     }
 
-    pub(super) fn append(&self, url: &mut Url) {
+    /// Puts it behind the query of a URL.
+    pub fn append(&self, url: &mut Url) {
         let query = match url.query() {
             Some(query) if !query.is_empty() => format!("{query}&{}", self.query),
             Some(_) | None => self.query.clone(),
@@ -69,12 +72,12 @@ impl Sas {
     }
 
     /// Whether a text gives it away.
-    pub(super) fn is_in(&self, text: &str) -> bool {
+    pub fn is_in(&self, text: &str) -> bool {
         self.secrets.iter().any(|secret| text.contains(secret))
     }
 
     /// What makes it worthless at that second since the Unix epoch, if anything does.
-    pub(super) fn lapse(&self, now_s: i64) -> Option<String> {
+    pub fn lapse(&self, now_s: i64) -> Option<String> {
         if let Some(ends) = self.ends.as_ref().filter(|ends| ends.at_s <= now_s) {
             return Some(format!("the SAS token expired at {}", ends.text));
         }

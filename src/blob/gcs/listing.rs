@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::Gcs;
 use super::refusal::{About, error};
+use crate::blob::answer::short;
 use crate::blob::transport::Ask;
 
 /// What is asked for of it. A size is a tenth of all that is told of an object.
@@ -50,7 +51,7 @@ pub(super) async fn all(
     let mut before: Option<&BlobEntry> = None;
     for entry in &entries {
         if before.is_some_and(|before| before.key == entry.key) {
-            return Err(broken(format!("{:?} comes twice", entry.key)));
+            return Err(broken(format!("{:?} comes twice", short(&entry.key))));
         }
         before = Some(entry);
     }
@@ -95,9 +96,9 @@ const KIND: &str = "storage#objects";
 /// # Errors
 /// What is wrong with it: nothing is left out silently.
 pub fn parse_listing(body: &[u8]) -> Result<Page, String> {
-    let told: Told = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let told: Told = serde_json::from_slice(body).map_err(|error| short(&error.to_string()))?;
     if told.kind != KIND {
-        return Err(format!("{:?} is no listing", told.kind));
+        return Err(format!("{:?} is no listing", short(&told.kind)));
     }
     let entries = told.items.unwrap_or_default().into_iter().map(entry);
     let next = told.next_page_token.filter(|token| !token.is_empty());
@@ -107,7 +108,9 @@ pub fn parse_listing(body: &[u8]) -> Result<Page, String> {
 fn entry(item: Item) -> Result<BlobEntry, String> {
     let bytes = match item.size {
         Size::Number(bytes) => bytes,
-        Size::Text(text) => text.parse().map_err(|_| format!("{:?} has no size", item.name))?,
+        Size::Text(text) => {
+            text.parse().map_err(|_| format!("{:?} has no size", short(&item.name)))?
+        }
     };
     Ok(BlobEntry { key: item.name, bytes })
 }
@@ -139,6 +142,19 @@ mod tests {
         for more in ["", r#","items":[],"nextPageToken":"""#, r#","items":null"#] {
             let body = format!(r#"{{"kind":"storage#objects"{more}}}"#);
             assert_eq!(page(&body), Page::default());
+        }
+    }
+
+    #[test]
+    fn what_is_told_of_a_page_that_is_none_is_no_longer_than_a_sentence() {
+        let long = "x".repeat(9_999);
+        for body in [
+            format!(r#"{{"kind":"{long}"}}"#),
+            format!(r#"{{"kind":"storage#objects","items":"{long}"}}"#),
+            format!(r#"{{"kind":"storage#objects","items":[{{"name":"{long}","size":""}}]}}"#),
+        ] {
+            let why = parse_listing(body.as_bytes()).unwrap_err();
+            assert!((300..350).contains(&why.len()), "{why}");
         }
     }
 

@@ -35,16 +35,18 @@ use serde_json::json;
 use tokio::time::Instant;
 
 pub use listing::{Page, parse_listing};
-pub use refusal::parse_error;
+pub use object::{Uploaded, content_range, md5_of, parse_uploaded, persisted};
+pub use places::Places;
+pub use refusal::{About, error, parse_error};
+pub use resumable::reached;
 pub use spec::{GcsAuth, GcsSpec, open, open_at};
+pub use token::parse_token;
 
-use object::{UPLOADED_FIELDS, content_range, md5_of, parse_uploaded};
-use places::Places;
-use refusal::{About, error};
+use object::UPLOADED_FIELDS;
 use resumable::{Upload, part_bytes};
 use token::Credentials;
 
-use super::answer::Answer;
+use super::answer::{Answer, short};
 use super::body::read_in_time;
 use super::checksum::{self, DigestKind};
 use super::read_back;
@@ -161,7 +163,7 @@ impl Gcs {
             let url = self.places.object(key, &[("ifGenerationMatch", generation)])?;
             let _ = self.transport.send(self, &Ask::new(Method::DELETE, url), deadline).await;
         }
-        let has = uploaded.md5.unwrap_or_default();
+        let has = short(&uploaded.md5.unwrap_or_default());
         let told = format!("{bytes} bytes ({md5}) were sent, it has {} ({has})", uploaded.bytes);
         Err(BlobError::Integrity(told))
     }
@@ -209,7 +211,10 @@ impl Gcs {
 }
 
 /// The body of a `206`, if it is what was asked for.
-fn part_of(answer: &Answer, offset: u64, length: u64) -> Result<Bytes, BlobError> {
+///
+/// # Errors
+/// `integrity`: it is something else.
+pub fn part_of(answer: &Answer, offset: u64, length: u64) -> Result<Bytes, BlobError> {
     let came = u64::try_from(answer.body.len()).unwrap_or(u64::MAX);
     let told = answer.header(CONTENT_RANGE.as_str()).unwrap_or_default();
     let is_it = match content_range(told) {
@@ -219,6 +224,7 @@ fn part_of(answer: &Answer, offset: u64, length: u64) -> Result<Bytes, BlobError
     if is_it {
         return Ok(answer.body.clone());
     }
+    let told = short(told);
     let text = format!("{came} bytes came as {told:?}, asked for were {length} at {offset}");
     Err(BlobError::Integrity(text))
 }

@@ -3,21 +3,23 @@
 use http::HeaderMap;
 use serde_json::Value;
 
+use crate::blob::answer::short;
+
 /// The object an upload has made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Uploaded {
-    pub(super) bytes: u64,
+pub struct Uploaded {
+    pub bytes: u64,
     /// In base64; composite objects have none.
-    pub(super) md5: Option<String>,
+    pub md5: Option<String>,
     /// Which of the objects that were ever there.
-    pub(super) generation: Option<String>,
+    pub generation: Option<String>,
 }
 
 /// The fields of it that are asked for.
 pub(super) const UPLOADED_FIELDS: &str = "name,size,md5Hash,generation";
 
 /// Reads the answer to an upload. `None` if it names no object with a size: whoever said that is not the store.
-pub(super) fn parse_uploaded(body: &[u8]) -> Option<Uploaded> {
+pub fn parse_uploaded(body: &[u8]) -> Option<Uploaded> {
     let told: Value = serde_json::from_slice(body).ok()?;
     let text = |field: &str| told.get(field).and_then(Value::as_str).map(str::to_owned);
     let size = told.get("size")?;
@@ -26,7 +28,7 @@ pub(super) fn parse_uploaded(body: &[u8]) -> Option<Uploaded> {
 }
 
 /// The MD5 among the digests of a download, in base64. They come in one header or in several.
-pub(super) fn md5_of(headers: &HeaderMap) -> Option<&str> {
+pub fn md5_of(headers: &HeaderMap) -> Option<&str> {
     let values = headers.get_all("x-goog-hash").into_iter();
     let mut digests = values.filter_map(|value| value.to_str().ok()).flat_map(|v| v.split(','));
     digests.find_map(|digest| digest.trim().strip_prefix("md5="))
@@ -36,7 +38,7 @@ pub(super) fn md5_of(headers: &HeaderMap) -> Option<&str> {
 ///
 /// # Errors
 /// It is not one that begins at the beginning.
-pub(super) fn persisted(range: Option<&str>) -> Result<u64, String> {
+pub fn persisted(range: Option<&str>) -> Result<u64, String> {
     let Some(range) = range else { return Ok(0) };
     let last = range.trim().strip_prefix("bytes=0-").and_then(|last| last.parse::<u64>().ok());
     match last {
@@ -44,12 +46,12 @@ pub(super) fn persisted(range: Option<&str>) -> Result<u64, String> {
         // again does no harm: what is there already is skipped.
         Some(0) => Ok(0),
         Some(last) => Ok(last.saturating_add(1)),
-        None => Err(format!("its upload has the bytes {range:?}")),
+        None => Err(format!("its upload has the bytes {:?}", short(range))),
     }
 }
 
 /// The first byte and the size of the object, by the `Content-Range` of a part: `bytes 2-5/10`.
-pub(super) fn content_range(told: &str) -> Option<(u64, u64)> {
+pub fn content_range(told: &str) -> Option<(u64, u64)> {
     let (range, whole) = told.trim().strip_prefix("bytes ")?.split_once('/')?;
     let (first, _last) = range.split_once('-')?;
     Some((first.parse().ok()?, whole.parse().ok()?))

@@ -7,13 +7,14 @@ use ankusa_actors::ports::{BlobError, BlobKey};
 use url::Url;
 
 /// Where the things of one bucket are.
-pub(super) struct Places {
+pub struct Places {
     endpoint: Url,
     bucket: String,
 }
 
 impl Places {
-    pub(super) fn new(endpoint: Url, bucket: &str) -> Self {
+    /// Those of `bucket` at `endpoint`.
+    pub fn new(endpoint: Url, bucket: &str) -> Self {
         Self { endpoint, bucket: encoded(bucket) }
     }
 
@@ -35,7 +36,10 @@ impl Places {
 
     /// An upload that has begun, by the `Location` of the answer. Always at our endpoint: what is configured is where
     /// credentials go, whatever host a store, or a proxy before it, takes itself for.
-    pub(super) fn session(&self, location: &str) -> Result<Url, BlobError> {
+    ///
+    /// # Errors
+    /// `transport`: it is no address.
+    pub fn session(&self, location: &str) -> Result<Url, BlobError> {
         let told = self.endpoint.join(location);
         let told = told.map_err(|error| BlobError::Transport(format!("its session: {error}")))?;
         let mut session = self.endpoint.clone();

@@ -55,7 +55,7 @@ fn of_json(error: &Value) -> Refusal {
 
 /// What a request was about: whether there may be nothing there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum About {
+pub enum About {
     /// One object, which may not be there.
     Object,
     /// The bucket, which must.
@@ -63,7 +63,7 @@ pub(super) enum About {
 }
 
 /// The error of an answer that is final.
-pub(super) fn error(answer: &Answer, about: About, now_ms: u64) -> BlobError {
+pub fn error(answer: &Answer, about: About, now_ms: u64) -> BlobError {
     let refusal = parse_error(&answer.body);
     let told = told(answer.status, &refusal);
     match answer.status.as_u16() {

@@ -226,8 +226,11 @@ impl begun::Upload for Session {
     }
 }
 
-/// Where the store is, by a 308.
-fn reached(answer: &Answer, sent_to: u64) -> Result<u64, BlobError> {
+/// Where the store is, by a 308 after all up to `sent_to` has been sent.
+///
+/// # Errors
+/// `integrity`: it has more than that; `transport`: it does not say what it has.
+pub fn reached(answer: &Answer, sent_to: u64) -> Result<u64, BlobError> {
     let at = persisted(answer.header(RANGE.as_str())).map_err(BlobError::Transport)?;
     if at > sent_to {
         let text = format!("its upload has {at} bytes of {sent_to} that were sent");

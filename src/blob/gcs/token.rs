@@ -109,7 +109,7 @@ struct Told {
 ///
 /// # Errors
 /// Why it is none. What it says is not repeated.
-fn parse_token(body: &[u8], now_ms: u64) -> Result<Fetched<HeaderValue>, String> {
+pub fn parse_token(body: &[u8], now_ms: u64) -> Result<Fetched<HeaderValue>, String> {
     let none = || "the metadata server gave no token".to_owned();
     let told: Told = serde_json::from_slice(body).map_err(|_unsaid| none())?;
     let value = bearer(&told.access_token).ok_or_else(none)?;

@@ -186,13 +186,7 @@ impl Bucket {
             }
             _refused => return Err(error(&answer, self.now_ms())),
         }
-        let begins = format!("bytes {offset}-");
-        let told = answer.header(CONTENT_RANGE.as_str());
-        let is_another = told.is_some_and(|range| !range.starts_with(&begins));
-        if is_another || total(std::slice::from_ref(&answer.body)) > length {
-            return Err(BlobError::Integrity("another range came than was asked for".to_owned()));
-        }
-        Ok(answer.body)
+        part_of(&answer, offset, length)
     }
 
     /// Whether the object is exactly `body`, read a part at a time.
@@ -237,10 +231,24 @@ impl Bucket {
                 return Err(error(&answer, self.now_ms()));
             }
             if !pages.add(parse_listing(&answer.body)?)? {
-                return Ok(pages.into_entries());
+                return pages.into_entries();
             }
         }
     }
+}
+
+/// The body of a `206`, if it is what was asked for.
+///
+/// # Errors
+/// `integrity`: it is something else.
+pub fn part_of(answer: &Answer, offset: u64, length: u64) -> Result<Bytes, BlobError> {
+    let begins = format!("bytes {offset}-");
+    let told = answer.header(CONTENT_RANGE.as_str());
+    let is_another = told.is_some_and(|range| !range.starts_with(&begins));
+    if is_another || total(std::slice::from_ref(&answer.body)) > length {
+        return Err(BlobError::Integrity("another range came than was asked for".to_owned()));
+    }
+    Ok(answer.body.clone())
 }
 
 #[async_trait]

@@ -23,7 +23,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use url::Url;
 
-use super::super::answer::{Answer, told};
+use super::super::answer::{Answer, short, told};
 use super::super::cached::{Cached, Fetched};
 use super::super::retry::is_transient;
 use super::super::side::SideChannel;
@@ -101,7 +101,7 @@ impl InstancePrincipal {
         let endpoint = self.federation(deadline).await?;
         let key = SigningKey::generate().await?;
         let token = self.exchange(endpoint, &leaf, &key, deadline).await?;
-        let end_ms = token_end_ms(&token)
+        let end_ms = parse_token_end_ms(&token)
             .filter(|_| is_token(&token))
             .ok_or_else(|| misconfigured("the federation endpoint gave no session token"))?;
         let value = Identity { key_id: format!("{SESSION_PREFIX}{token}"), key };
@@ -174,9 +174,7 @@ impl InstancePrincipal {
         if answer.status != StatusCode::OK {
             return Err(refused(&answer, self.clock.now_ms(), "x509"));
         }
-        let federated: Federated = serde_json::from_slice(&answer.body)
-            .map_err(|_| misconfigured("the federation endpoint gave no token"))?;
-        Ok(federated.token)
+        parse_token(&answer.body)
     }
 }
 
@@ -196,10 +194,14 @@ fn refused(answer: &Answer, now_ms: u64, what: &str) -> BlobError {
 }
 
 fn misconfigured(why: &str) -> BlobError {
-    BlobError::Misconfigured(format!("instance principal: {why}"))
+    BlobError::Misconfigured(format!("instance principal: {}", short(why)))
 }
 
-fn region_of(said: &str) -> Result<String, BlobError> {
+/// The region, of what the metadata server says of the instance.
+///
+/// # Errors
+/// `misconfigured`: it names none.
+pub fn region_of(said: &str) -> Result<String, BlobError> {
     let instance: Result<Instance, _> = serde_json::from_str(said);
     let region = instance.map(|instance| instance.canonical_region_name);
     region.map_err(|error| misconfigured(&format!("the instance's metadata: {error}")))
@@ -210,7 +212,11 @@ fn federation_of(region: &str) -> Result<Url, BlobError> {
     origin("region", &endpoint).map_err(|error| misconfigured(&error.to_string()))
 }
 
-fn certificates(pem: &str) -> Result<Vec<Vec<u8>>, BlobError> {
+/// The certificates of a PEM file, as DER.
+///
+/// # Errors
+/// `misconfigured`: one of them is none, or there are too many.
+pub fn certificates(pem: &str) -> Result<Vec<Vec<u8>>, BlobError> {
     let mut found = Vec::new();
     for der in CertificateDer::pem_slice_iter(pem.as_bytes()) {
         let der = der.map_err(|error| misconfigured(&format!("no certificate: {error}")))?;
@@ -223,7 +229,10 @@ fn certificates(pem: &str) -> Result<Vec<Vec<u8>>, BlobError> {
 }
 
 /// The tenancy of an instance's certificate: a unit of its subject says it.
-fn tenancy(certificate: &[u8]) -> Result<String, BlobError> {
+///
+/// # Errors
+/// `misconfigured`: it is no certificate, or names none.
+pub fn tenancy(certificate: &[u8]) -> Result<String, BlobError> {
     let read = Certificate::from_der(certificate)
         .map_err(|error| misconfigured(&format!("cert.pem: {error}")))?;
     // An OCID has nothing in it that a name must escape.
@@ -241,8 +250,18 @@ fn fingerprint(certificate: &[u8]) -> String {
     pairs.join(":")
 }
 
+/// Reads what the federation endpoint gives.
+///
+/// # Errors
+/// `misconfigured`: it is no token. Not a word of it is repeated.
+pub fn parse_token(body: &[u8]) -> Result<String, BlobError> {
+    let federated: Result<Federated, _> = serde_json::from_slice(body);
+    let token = federated.map(|federated| federated.token);
+    token.map_err(|_| misconfigured("the federation endpoint gave no token"))
+}
+
 /// When a JSON web token ends, in milliseconds since the Unix epoch. Who signed it is not checked: it is theirs.
-fn token_end_ms(token: &str) -> Option<u64> {
+pub fn parse_token_end_ms(token: &str) -> Option<u64> {
     let claims = token.split('.').nth(1)?;
     let claims = URL_SAFE_NO_PAD.decode(claims.trim_end_matches('=')).ok()?;
     let claims: Claims = serde_json::from_slice(&claims).ok()?;
@@ -265,15 +284,15 @@ mod tests {
     fn a_token_ends_when_it_says() {
         let token = |claims: &str| format!("h.{}.s", URL_SAFE_NO_PAD.encode(claims));
         assert_eq!(
-            token_end_ms(&token(r#"{"sub":"x","exp":1796000000}"#)),
+            parse_token_end_ms(&token(r#"{"sub":"x","exp":1796000000}"#)),
             Some(1_796_000_000_000)
         );
-        assert_eq!(token_end_ms("h.eyJleHAiOjF9.s"), Some(1_000));
+        assert_eq!(parse_token_end_ms("h.eyJleHAiOjF9.s"), Some(1_000));
         for none in [r#"{"exp":-1}"#, r#"{"exp":"1"}"#, "{}", r#"{"exp":18446744073709551615}"#] {
-            assert_eq!(token_end_ms(&token(none)), None, "{none}");
+            assert_eq!(parse_token_end_ms(&token(none)), None, "{none}");
         }
         for none in ["", "a", "a.b", "a.*.c", "..", "h.eyJleHAiOj.s"] {
-            assert_eq!(token_end_ms(none), None, "{none}");
+            assert_eq!(parse_token_end_ms(none), None, "{none}");
         }
     }
 }

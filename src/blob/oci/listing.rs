@@ -3,6 +3,7 @@
 use ankusa_actors::ports::{BlobEntry, BlobError};
 use serde::Deserialize;
 
+use super::super::answer::short;
 use super::super::transport::PAGE_MAX_BYTES;
 
 /// One page.
@@ -36,7 +37,7 @@ pub fn parse_listing(body: &[u8]) -> Result<Page, BlobError> {
         return Err(BlobError::Transport(format!("a page of {} bytes", body.len())));
     }
     let listed: Listed = serde_json::from_slice(body)
-        .map_err(|error| BlobError::Transport(format!("no page of a listing: {error}")))?;
+        .map_err(|error| BlobError::Transport(short(&format!("no page of a listing: {error}"))))?;
     let entry = |object: Object| BlobEntry { key: object.name, bytes: object.size };
     let entries = listed.objects.into_iter().map(entry).collect();
     Ok(Page { entries, next_start: listed.next_start_with })
@@ -44,14 +45,14 @@ pub fn parse_listing(body: &[u8]) -> Result<Page, BlobError> {
 
 /// The pages so far.
 #[derive(Debug, Default)]
-pub(super) struct Pages {
+pub struct Pages {
     entries: Vec<BlobEntry>,
     start: Option<String>,
 }
 
 impl Pages {
     /// Where the page begins that is to be asked for.
-    pub(super) fn start(&self) -> Option<&str> {
+    pub fn start(&self) -> Option<&str> {
         self.start.as_deref()
     }
 
@@ -60,7 +61,7 @@ impl Pages {
     /// # Errors
     /// `transport`: it begins before the place it was asked for from, or the next one begins no later than this one did,
     /// or within it: it is another page than was asked for, there would be no end to it, or names would be told twice.
-    pub(super) fn add(&mut self, page: Page) -> Result<bool, BlobError> {
+    pub fn add(&mut self, page: Page) -> Result<bool, BlobError> {
         let goes_back = match &page.next_start {
             Some(next) => {
                 let so_far = self.start.as_deref().max(page.entries.last().map(|e| e.key.as_str()));
@@ -80,10 +81,21 @@ impl Pages {
     }
 
     /// All of them, in the order of their bytes.
-    pub(super) fn into_entries(mut self) -> Vec<BlobEntry> {
+    ///
+    /// # Errors
+    /// `transport`: one is there twice. One page in the place of another is a page that is missing.
+    pub fn into_entries(mut self) -> Result<Vec<BlobEntry>, BlobError> {
         // So they come; a listing is relied upon for it.
         self.entries.sort_by(|a, b| a.key.cmp(&b.key));
-        self.entries
+        let mut before: Option<&BlobEntry> = None;
+        for entry in &self.entries {
+            if before.is_some_and(|before| before.key == entry.key) {
+                let key = short(&entry.key);
+                return Err(BlobError::Transport(format!("its listing: {key:?} comes twice")));
+            }
+            before = Some(entry);
+        }
+        Ok(self.entries)
     }
 }
 
@@ -143,7 +155,22 @@ mod tests {
         let error = before.add(page(&["c", "e"], None)).unwrap_err();
         assert_eq!(error.as_str(), "transport");
         assert_eq!(pages.add(page(&["d", "e"], None)), Ok(false));
-        let keys: Vec<String> = pages.into_entries().into_iter().map(|e| e.key).collect();
+        let keys: Vec<String> = pages.into_entries().unwrap().into_iter().map(|e| e.key).collect();
         assert_eq!(keys, ["a", "b", "d", "e"]);
+    }
+
+    #[test]
+    fn a_name_that_comes_twice_makes_no_listing() {
+        let mut pages = Pages::default();
+        assert_eq!(pages.add(page(&["a", "b"], Some("c"))), Ok(true));
+        assert_eq!(pages.add(page(&["c", "c"], None)), Ok(false));
+        let why = "its listing: \"c\" comes twice".to_owned();
+        assert_eq!(pages.into_entries(), Err(BlobError::Transport(why)));
+    }
+
+    #[test]
+    fn what_is_told_of_a_page_that_is_none_is_no_longer_than_a_sentence() {
+        let body = format!(r#"{{"objects":[{{"name":"a","size":"{}"}}]}}"#, "x\\n".repeat(9_999));
+        assert_eq!(parse_listing(body.as_bytes()).unwrap_err().to_string().len(), 311);
     }
 }

@@ -31,8 +31,11 @@ use bucket::{Bucket, Signer, Written, encoded};
 use instance_principal::InstancePrincipal;
 use spec::Signs;
 
+pub use bucket::part_of;
+pub use instance_principal::{certificates, parse_token, parse_token_end_ms, region_of, tenancy};
 pub use listing::parse_listing;
-pub use refused::parse_error;
+pub use multipart::parse_upload_id;
+pub use refused::{error, parse_error};
 pub use spec::{OciAuth, OciSpec};
 
 /// One bucket as a store.

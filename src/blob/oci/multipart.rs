@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::super::answer::short;
 use super::super::begun::{self, Begun, to_its_end};
 use super::super::body::read_in_time;
 use super::super::checksum::{DigestKind, base64_digest};
@@ -89,12 +90,20 @@ async fn create(
     if !answer.status.is_success() {
         return Err(error(&answer, bucket.now_ms()));
     }
-    let created: Created = serde_json::from_slice(&answer.body)
-        .map_err(|error| BlobError::Transport(format!("no upload was named: {error}")))?;
     let path = format!("/u/{}", encoded(key.as_str()));
-    let id = created.upload_id;
+    let id = parse_upload_id(&answer.body)?;
     let query = format!("uploadId={}", encoded(&id));
     Ok(Some(Begun::new(Upload { bucket, key, id, path, query, deadline })))
+}
+
+/// Reads the id of an upload that has begun.
+///
+/// # Errors
+/// `transport`: it names none.
+pub fn parse_upload_id(body: &[u8]) -> Result<String, BlobError> {
+    let created: Created = serde_json::from_slice(body)
+        .map_err(|error| BlobError::Transport(short(&format!("no upload was named: {error}"))))?;
+    Ok(created.upload_id)
 }
 
 impl Upload {

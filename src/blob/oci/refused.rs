@@ -25,7 +25,7 @@ pub fn parse_error(body: &[u8]) -> Refusal {
 }
 
 /// The error of an answer that is final.
-pub(super) fn error(answer: &Answer, now_ms: u64) -> BlobError {
+pub fn error(answer: &Answer, now_ms: u64) -> BlobError {
     let refusal = parse_error(&answer.body);
     match (answer.status.as_u16(), refusal.code.as_str()) {
         (404, "ObjectNotFound") => BlobError::NotFound,

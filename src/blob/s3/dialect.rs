@@ -60,14 +60,7 @@ impl Dialect for Completing<'_> {
     }
 
     fn status(&self, answer: &Answer) -> StatusCode {
-        if !answer.status.is_success() || is_completion(&answer.body) {
-            return answer.status;
-        }
-        match parse_error(&answer.body).code.as_str() {
-            // Neither the one nor the other: it stopped before it had said.
-            "" => StatusCode::INTERNAL_SERVER_ERROR,
-            code => status_of(code),
-        }
+        completion_status(answer)
     }
 
     fn refusal(&self, answer: &Answer) -> Refusal {
@@ -84,6 +77,18 @@ impl Dialect for Completing<'_> {
 
     fn passes(&self, status: StatusCode, refusal: &Refusal) -> bool {
         is_cut_short(status, refusal)
+    }
+}
+
+/// The status that the answer to the end of an upload stands for.
+pub fn completion_status(answer: &Answer) -> StatusCode {
+    if !answer.status.is_success() || is_completion(&answer.body) {
+        return answer.status;
+    }
+    match parse_error(&answer.body).code.as_str() {
+        // Neither the one nor the other: it stopped before it had said.
+        "" => StatusCode::INTERNAL_SERVER_ERROR,
+        code => status_of(code),
     }
 }
 

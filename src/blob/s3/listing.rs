@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use ankusa_actors::ports::{BlobEntry, BlobError};
 
 use super::address::decoded;
+use crate::blob::answer::short;
 use crate::blob::xml::elements;
 
 /// One page, as ListObjectsV2 answers it.
@@ -98,7 +99,7 @@ fn may_be_encoded(key: &str) -> bool {
 
 /// The pages of one listing, one after the other.
 #[derive(Default)]
-pub(super) struct Pages {
+pub struct Pages {
     entries: Vec<BlobEntry>,
     asked_for: BTreeSet<String>,
     /// What asks for the page that is to come.
@@ -111,7 +112,7 @@ impl Pages {
     /// # Errors
     /// `transport`: it is another page than was asked for, which would leave a gap; or the next one was there already, and
     /// it would go on for ever.
-    pub(super) fn add(&mut self, page: ListPage) -> Result<Option<String>, BlobError> {
+    pub fn add(&mut self, page: ListPage) -> Result<Option<String>, BlobError> {
         if !self.expects(&page) {
             let why = "its listing is wrong: a page came that was not asked for";
             return Err(BlobError::Transport(why.to_owned()));
@@ -140,7 +141,7 @@ impl Pages {
     ///
     /// # Errors
     /// `transport`: one is there with two sizes.
-    pub(super) fn into_listing(self, prefix: &str) -> Result<Vec<BlobEntry>, BlobError> {
+    pub fn into_listing(self, prefix: &str) -> Result<Vec<BlobEntry>, BlobError> {
         let mut entries = self.entries;
         entries.retain(|entry| entry.key.starts_with(prefix));
         entries.sort_unstable_by(|a, b| (&a.key, a.bytes).cmp(&(&b.key, b.bytes)));
@@ -151,7 +152,7 @@ impl Pages {
         });
         match twice {
             Some(key) => {
-                let key = key.escape_debug();
+                let key = short(&key.escape_debug().to_string());
                 Err(BlobError::Transport(format!(
                     "its listing is wrong: {key} is there with two sizes"
                 )))

@@ -38,10 +38,12 @@ use url::Url;
 use address::Address;
 use credentials::{Chain, Environment};
 use dialect::S3Dialect;
-use listing::Pages;
-pub use listing::{ListPage, parse_listing};
+pub use dialect::completion_status;
+pub use listing::{ListPage, Pages, parse_listing};
 use multipart::PARTS_MAX;
-pub use refusal::parse_error;
+pub use multipart::{list_of, parse_upload_id};
+pub use refusal::{error, parse_error, refusal};
+pub use signing::Keys;
 use signing::{CONTENT_SHA256, NOTHINGS_SHA256};
 pub use spec::S3Spec;
 
@@ -172,7 +174,7 @@ impl S3 {
 
     fn refused(&self, answer: &Answer) -> (Refusal, BlobError) {
         let refusal = self.dialect.refusal(answer);
-        let error = refusal::error(answer, &refusal, self.transport.now_ms());
+        let error = error(answer, &refusal, self.transport.now_ms());
         (refusal, error)
     }
 
@@ -267,7 +269,10 @@ fn elsewhere(error: BlobError) -> BlobError {
 }
 
 /// The bytes of an answer to a range, if it is the one that was asked for.
-fn part_of(answer: &Answer, first: u64, length: u64) -> Result<Bytes, BlobError> {
+///
+/// # Errors
+/// `integrity`: it is another, or does not say which.
+pub fn part_of(answer: &Answer, first: u64, length: u64) -> Result<Bytes, BlobError> {
     let wrong = || {
         BlobError::Integrity(format!("{length} bytes from {first} on were asked for, others came"))
     };

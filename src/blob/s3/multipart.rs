@@ -93,18 +93,25 @@ impl S3 {
     async fn begin(&self, key: &BlobKey, deadline: Instant) -> Result<String, BlobError> {
         let mut ask = self.ask(Method::POST, self.address.of_key(key.as_str(), &[("uploads", "")]));
         ask.headers.extend(self.sse.clone());
-        let answer = self.send(&ask, deadline).await.map_err(elsewhere)?;
-        let mut id = String::new();
-        let told = elements(&answer.body, |path, text| {
-            if path == ["InitiateMultipartUploadResult", "UploadId"] {
-                text.trim().clone_into(&mut id);
-            }
-        });
-        match told {
-            Ok(()) if !id.is_empty() => Ok(id),
-            Ok(()) => Err(BlobError::Transport("an upload was begun without an id".to_owned())),
-            Err(why) => Err(BlobError::Transport(format!("an upload's id cannot be read: {why}"))),
+        parse_upload_id(&self.send(&ask, deadline).await.map_err(elsewhere)?.body)
+    }
+}
+
+/// Reads the id of an upload from the answer to its beginning.
+///
+/// # Errors
+/// `transport`: there is none in it, or it is not whole.
+pub fn parse_upload_id(xml: &[u8]) -> Result<String, BlobError> {
+    let mut id = String::new();
+    let told = elements(xml, |path, text| {
+        if path == ["InitiateMultipartUploadResult", "UploadId"] {
+            text.trim().clone_into(&mut id);
         }
+    });
+    match told {
+        Ok(()) if !id.is_empty() => Ok(id),
+        Ok(()) => Err(BlobError::Transport("an upload was begun without an id".to_owned())),
+        Err(why) => Err(BlobError::Transport(format!("an upload's id cannot be read: {why}"))),
     }
 }
 
@@ -198,7 +205,10 @@ impl begun::Upload for Upload {
 }
 
 /// The parts in order, as the store wants them listed.
-fn list_of(tags: &[HeaderValue]) -> Result<Bytes, BlobError> {
+///
+/// # Errors
+/// `transport`: a tag is none.
+pub fn list_of(tags: &[HeaderValue]) -> Result<Bytes, BlobError> {
     let mut xml =
         "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">".to_owned();
     for (number, tag) in (1_u32..).zip(tags) {

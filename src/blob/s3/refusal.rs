@@ -29,7 +29,7 @@ pub fn parse_error(xml: &[u8]) -> Refusal {
 }
 
 /// The same of a whole answer to one who believes the bucket in `own_region`.
-pub(super) fn refusal(answer: &Answer, own_region: &str) -> Refusal {
+pub fn refusal(answer: &Answer, own_region: &str) -> Refusal {
     let mut refusal = parse_error(&answer.body);
     let named = answer.header(BUCKET_REGION).and_then(region);
     refusal.region = refusal.region.or(named).filter(|region| region != own_region);
@@ -45,7 +45,7 @@ fn region(text: &str) -> Option<String> {
 }
 
 /// The error of an answer that is final.
-pub(super) fn error(answer: &Answer, refusal: &Refusal, now_ms: u64) -> BlobError {
+pub fn error(answer: &Answer, refusal: &Refusal, now_ms: u64) -> BlobError {
     let told = told(answer.status, refusal);
     match refusal.code.as_str() {
         "NoSuchKey" => BlobError::NotFound,

@@ -21,10 +21,10 @@ pub(super) const NOTHINGS_SHA256: &str =
 
 /// What proves who asks.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Keys {
-    pub(super) access_key_id: String,
-    pub(super) secret_access_key: String,
-    pub(super) session_token: Option<String>,
+pub struct Keys {
+    pub access_key_id: String,
+    pub secret_access_key: String,
+    pub session_token: Option<String>,
 }
 
 impl std::fmt::Debug for Keys {

@@ -11,6 +11,7 @@ use url::Url;
 use super::super::address::{Slash, encoded, endpoint_url};
 use super::super::signing::Keys;
 use super::{Environment, Told};
+use crate::blob::answer::short;
 use crate::blob::cached::Fetched;
 use crate::blob::side::SideChannel;
 use crate::blob::spec_error::BlobSpecError;
@@ -71,13 +72,12 @@ impl Instance {
         let token = || ("x-aws-ec2-metadata-token", token.clone());
 
         let roles = self.ask(side, Method::GET, ROLES, token(), deadline).await?;
-        let roles = String::from_utf8_lossy(&roles);
-        let Some(role) = roles.lines().map(str::trim).find(|role| !role.is_empty()) else {
+        let Some(role) = parse_role(&roles) else {
             return Err(BlobError::Forbidden("the instance has no role".to_owned()));
         };
-        let path = format!("{ROLES}{}", encoded(role, Slash::Encoded));
+        let path = format!("{ROLES}{}", encoded(&role, Slash::Encoded));
         let answer = self.ask(side, Method::GET, &path, token(), deadline).await?;
-        keys(&answer)
+        parse_instance_keys(&answer)
     }
 
     async fn ask(
@@ -105,15 +105,28 @@ impl Instance {
     }
 }
 
-fn keys(json: &[u8]) -> Result<Fetched<Keys>, BlobError> {
+/// The first of the roles an instance says it has.
+pub fn parse_role(roles: &[u8]) -> Option<String> {
+    let roles = String::from_utf8_lossy(roles);
+    roles.lines().map(str::trim).find(|role| !role.is_empty()).map(str::to_owned)
+}
+
+/// Reads the keys of a role.
+///
+/// # Errors
+/// `transport` if they are not whole, `forbidden` if the instance says that it has none.
+pub fn parse_instance_keys(json: &[u8]) -> Result<Fetched<Keys>, BlobError> {
     let no =
         |why: &str| BlobError::Transport(format!("the instance gives no whole credentials: {why}"));
-    let told: RoleKeys = serde_json::from_slice(json).map_err(|error| no(&error.to_string()))?;
+    // Not a word of it: it may be half of them.
+    let told: RoleKeys =
+        serde_json::from_slice(json).map_err(|_| no("it is none of their answers"))?;
     match told.code.as_deref() {
         Some("Success") | None => {}
         Some(code) => {
             return Err(BlobError::Forbidden(format!(
-                "the instance cannot take on its role: {code}"
+                "the instance cannot take on its role: {}",
+                short(code)
             )));
         }
     }
@@ -141,14 +154,27 @@ mod tests {
             secret_access_key: "s".into(),
             session_token: Some("t".into()),
         };
-        assert_eq!(keys(json.as_bytes()), Ok(Fetched { value, expires_at_ms: Some(2_000) }));
+        assert_eq!(
+            parse_instance_keys(json.as_bytes()),
+            Ok(Fetched { value, expires_at_ms: Some(2_000) })
+        );
         let failed = json.replace("Success", "AssumeRoleUnauthorizedAccess");
         assert_eq!(
-            keys(failed.as_bytes()).unwrap_err().to_string(),
+            parse_instance_keys(failed.as_bytes()).unwrap_err().to_string(),
             "forbidden: the instance cannot take on its role: AssumeRoleUnauthorizedAccess"
         );
+        let half = parse_instance_keys(br#"{"Code":"Success","SecretAccessKey":["secret"]}"#);
+        assert!(!half.unwrap_err().to_string().contains("secret"));
+        let half = parse_instance_keys(br#""secret""#);
+        assert!(!half.unwrap_err().to_string().contains("secret"));
+        let failed = json.replace("Success", &"x".repeat(9_999));
+        assert!(parse_instance_keys(failed.as_bytes()).unwrap_err().to_string().len() < 400);
         for wrong in ["", "[]", "{}", &json.replace("Token", "Tokens")] {
-            assert_eq!(keys(wrong.as_bytes()).unwrap_err().as_str(), "transport", "{wrong}");
+            assert_eq!(
+                parse_instance_keys(wrong.as_bytes()).unwrap_err().as_str(),
+                "transport",
+                "{wrong}"
+            );
         }
     }
 }

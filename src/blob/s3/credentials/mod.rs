@@ -13,7 +13,9 @@ use tokio::time::Instant;
 
 pub use environment::Environment;
 use instance::Instance;
+pub use instance::{parse_instance_keys, parse_role};
 use web_identity::WebIdentity;
+pub use web_identity::parse_sts_keys;
 
 use super::signing::Keys;
 use super::spec::S3Spec;

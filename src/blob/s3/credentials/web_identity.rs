@@ -78,7 +78,7 @@ impl WebIdentity {
 
         let answer = side.ask(request, deadline).await?;
         if answer.status.is_success() {
-            return keys(&answer.body).ok_or_else(|| {
+            return parse_sts_keys(&answer.body).ok_or_else(|| {
                 BlobError::Transport("STS answered without whole credentials".to_owned())
             });
         }
@@ -109,7 +109,8 @@ impl WebIdentity {
     }
 }
 
-fn keys(xml: &[u8]) -> Option<Fetched<Keys>> {
+/// Reads the keys that STS gives; `None` unless they are whole.
+pub fn parse_sts_keys(xml: &[u8]) -> Option<Fetched<Keys>> {
     let mut told = Told::default();
     let of =
         ["AssumeRoleWithWebIdentityResponse", "AssumeRoleWithWebIdentityResult", "Credentials"];
@@ -144,14 +145,14 @@ mod tests {
             <Credentials><SessionToken>t/+=</SessionToken><SecretAccessKey>s</SecretAccessKey>\
             <Expiration>1970-01-01T00:00:02.500Z</Expiration><AccessKeyId>a</AccessKeyId></Credentials>\
             </AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>";
-        let fetched = keys(xml.as_bytes()).unwrap();
+        let fetched = parse_sts_keys(xml.as_bytes()).unwrap();
         let expected = Keys {
             access_key_id: "a".into(),
             secret_access_key: "s".into(),
             session_token: Some("t/+=".into()),
         };
         assert_eq!(fetched, Fetched { value: expected, expires_at_ms: Some(2_000) });
-        assert_eq!(keys(&xml.as_bytes()[..xml.len() - 3]), None);
-        assert_eq!(keys(xml.replace("Expiration", "Expires").as_bytes()), None);
+        assert_eq!(parse_sts_keys(&xml.as_bytes()[..xml.len() - 3]), None);
+        assert_eq!(parse_sts_keys(xml.replace("Expiration", "Expires").as_bytes()), None);
     }
 }
