@@ -47,10 +47,12 @@ static INGEST: LazyLock<Arc<Ingest>> = LazyLock::new(|| Arc::new(ingest()));
 
 fn source(id: &str, verify: &str) -> Source {
     let spec: VerifySpec = serde_json::from_str(verify).unwrap();
+    let verifier = spec.build().unwrap();
     Source {
         id: id.to_owned(),
         tenant: "default".to_owned(),
-        verifier: spec.build().unwrap(),
+        passed: verifier.passed(),
+        verifier,
         answers: Answers::default(),
         on_verify_failure: OnVerifyFailure::Reject,
         sinks: Vec::new(),
