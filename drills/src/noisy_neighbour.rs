@@ -31,7 +31,7 @@ use crate::stage::on_a_runtime;
 use crate::timings::millis;
 
 /// How long each part is, unless asked otherwise.
-const MEASURED: Duration = Duration::from_secs(3);
+const MEASURED: Duration = Duration::from_secs(2);
 
 /// Between two hooks of the quiet tenant.
 const EVERY: Duration = Duration::from_millis(10);

@@ -12,7 +12,7 @@ use ankusa_actors::ports::{
 };
 use async_trait::async_trait;
 use rocksdb::{
-    ColumnFamily, DB, DBPinnableSlice, DBRawIterator, ReadOptions, ReadTier, Snapshot, WriteBatch,
+    ColumnFamily, DB, DBPinnableSlice, DBRawIterator, ReadOptions, Snapshot, WriteBatch,
     WriteOptions,
 };
 
@@ -21,9 +21,10 @@ use super::guard::{self, CloseFacts};
 use super::threads::Worker;
 use super::{scrub, stats};
 
-/// Keys that are looked for in memory where they are asked for, at under a microsecond each. More of them, and any that
-/// need the disk, go to the blocking pool, which costs 32 us to reach.
-const INLINE_KEYS_MAX: usize = 64;
+/// Keys that are looked up where they are asked for; more go to the blocking pool, which costs 32 us to reach. A look at
+/// memory alone is no way to take more of them: of a table that is not open it answers an empty value for a key that may
+/// not be there at all.
+const INLINE_KEYS_MAX: usize = 4;
 
 /// A row's head in a write batch: its tag, its family, two lengths.
 const ROW_HEAD_BYTES: usize = 16;
@@ -42,7 +43,6 @@ impl RocksKv {
         let database = Arc::new(Database {
             db,
             reading: ReadOptions::default(),
-            reading_memory: reading_memory(),
             writing: unsynced(),
             closing: AtomicBool::new(false),
             write_failed: AtomicBool::new(false),
@@ -106,11 +106,7 @@ impl Kv for RocksKv {
 
     async fn multi_get(&self, cf: Cf, keys: Vec<Vec<u8>>) -> Result<Vec<Option<Vec<u8>>>, KvError> {
         if keys.len() <= INLINE_KEYS_MAX {
-            // Whatever it says, what is not in memory is read where that may take its time.
-            let found = self.database.multi_get(cf, &keys, &self.database.reading_memory);
-            if found.is_ok() {
-                return found;
-            }
+            return keys.iter().map(|key| self.database.get(cf, key)).collect();
         }
         self.off_the_runtime("multi_get", move |database| {
             database.multi_get(cf, &keys, &database.reading)
@@ -181,8 +177,6 @@ impl Moment for AtMoment<'_> {
 struct Database {
     db: DB,
     reading: ReadOptions,
-    /// Answers an error where only the disk knows.
-    reading_memory: ReadOptions,
     writing: WriteOptions,
     /// Long reads give up.
     closing: AtomicBool,
@@ -203,12 +197,6 @@ impl Drop for Database {
             let _ = self.closes.send(facts);
         }
     }
-}
-
-fn reading_memory() -> ReadOptions {
-    let mut options = ReadOptions::default();
-    options.set_read_tier(ReadTier::BlockCache);
-    options
 }
 
 /// Into the log and the memtables, and no further: durability is the sync's.
