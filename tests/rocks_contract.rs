@@ -388,6 +388,13 @@ async fn the_effective_settings_are_the_documented_ones() {
             ("target_file_size_multiplier", growth),
         ];
         check(&found, &family(cf), &levels);
+        let [ratio, whole_keys] =
+            if cf == Cf::Index { ["0.020000", "true"] } else { ["0.000000", "false"] };
+        let memtable = [
+            ("memtable_prefix_bloom_size_ratio", ratio),
+            ("memtable_whole_key_filtering", whole_keys),
+        ];
+        check(&found, &family(cf), &memtable);
         let filter: &[_] = if filtered {
             &[
                 ("filter_policy", "bloomfilter"),
