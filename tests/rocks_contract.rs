@@ -413,6 +413,44 @@ async fn the_effective_settings_are_the_documented_ones() {
     }
 }
 
+/// Of many tables an open opens some. What has not been opened or read yet is no answer.
+#[tokio::test]
+async fn a_key_that_is_not_there_is_not_there_whichever_tables_are_open() {
+    const FAMILIES: [Cf; 7] = [
+        Cf::Hooks,
+        Cf::Index,
+        Cf::Deliveries,
+        Cf::Default,
+        Cf::Archive,
+        Cf::Quarantine,
+        Cf::Tenants,
+    ];
+    let store = Store::new();
+    for round in [b'1', b'2', b'3'] {
+        let kv = store.open().await.unwrap();
+        let mut rows = Batch::default();
+        for cf in FAMILIES {
+            [b'a', b'z'].iter().for_each(|key| rows.put(cf, &[*key, round], &[round; 44]));
+        }
+        kv.apply(rows, Lane::Commit).await.unwrap();
+        store.close(kv).await;
+    }
+    let kv = store.open().await.unwrap();
+    assert!(store.files(|name| name.ends_with(".sst")).len() > 16);
+    for cf in FAMILIES {
+        // Alone, so that no block that has to be read makes all of them be read.
+        for absent in ["b1", "b2", "y3"] {
+            let found = kv.multi_get(cf, vec![absent.into()]).await.unwrap();
+            assert_eq!(found, [None], "{cf:?} {absent}");
+        }
+        let keys = ["a1", "b1", "z2", "b2", "b3"].map(|key| key.as_bytes().to_vec());
+        let found = kv.multi_get(cf, keys.to_vec()).await.unwrap();
+        let there = [Some(vec![b'1'; 44]), None, Some(vec![b'2'; 44]), None, None];
+        assert_eq!(found, there, "{cf:?}");
+    }
+    store.close(kv).await;
+}
+
 /// A thousand rows of this round, put and perhaps deleted again, between those of the others.
 fn thousand(round: u32, deleted: bool) -> Batch {
     let mut rows = Batch::default();

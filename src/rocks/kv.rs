@@ -22,8 +22,8 @@ use super::threads::Worker;
 use super::{scrub, stats};
 
 /// Keys that are looked up where they are asked for; more go to the blocking pool, which costs 32 us to reach. A look at
-/// memory alone is no way to take more of them: of a table that is not open it answers an empty value for a key that may
-/// not be there at all.
+/// memory alone (`ReadTier::BlockCache`) is no way to take more of them: it has answered an empty value, and no error, for
+/// keys that were not there, which took them for unreadable ones and left them uncounted.
 const INLINE_KEYS_MAX: usize = 4;
 
 /// A row's head in a write batch: its tag, its family, two lengths.
