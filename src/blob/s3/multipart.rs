@@ -12,7 +12,6 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use http::{HeaderValue, Method};
 use quick_xml::escape::escape;
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::dialect::Completing;
@@ -33,9 +32,6 @@ struct Upload {
     key: BlobKey,
     id: String,
     deadline: Instant,
-    /// Parts are hashed one after the other, each by a thread for each of its digests: so the first is on its way while the
-    /// next is hashed, and they are not all ready at the same late time.
-    hashing: Mutex<()>,
 }
 
 /// How the end of an upload was taken.
@@ -63,7 +59,7 @@ impl S3 {
             let (store, of) = (Arc::clone(self), key.clone());
             let begins = async move {
                 let id = store.begin(&of, deadline).await?;
-                Ok(Begun::new(Upload { store, key: of, id, deadline, hashing: Mutex::default() }))
+                Ok(Begun::new(Upload { store, key: of, id, deadline }))
             };
             let upload = to_its_end(begins).await?;
             let tags = match upload.send(body, parts).await {
@@ -142,12 +138,8 @@ impl Upload {
         let number = number.to_string();
         let query = [("partNumber", number.as_str()), ("uploadId", self.id.as_str())];
         let url = self.store.address.of_key(self.key.as_str(), &query);
-        let (ask, md5) = {
-            let _turn = self.hashing.lock().await;
-            let ask = self.store.ask_with(Method::PUT, url, pieces.clone());
-            tokio::join!(ask, base64_digest(DigestKind::Md5, &pieces))
-        };
-        let mut ask = ask?;
+        let mut ask = self.store.ask_with(Method::PUT, url, pieces).await?;
+        let md5 = base64_digest(DigestKind::Md5, &ask.body).await;
         ask.headers.insert("content-md5", header_value(&md5)?);
         let mut answer = self.store.send(&ask, self.deadline).await.map_err(elsewhere)?;
         let tag = answer.headers.remove("etag");
