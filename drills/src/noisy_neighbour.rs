@@ -151,7 +151,8 @@ fn source(tenant: &str, sink: &Sink) -> Value {
     })
 }
 
-/// Every time a hook of the quiet tenant took; in order of length, where percentiles are told. Nothing for one that did not arrive.
+/// Every time a hook of the quiet tenant took, in order of length where percentiles are told; nothing for one that did not
+/// arrive.
 type Times = Vec<Option<Duration>>;
 
 /// Holds the times beside something against those alone.

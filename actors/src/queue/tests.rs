@@ -50,12 +50,9 @@ fn entry(tenant: &str, body: &str, deadline: Instant) -> (CommitEntry, Waiting) 
         PendingRow::new("Elixir.Ankusa.Sink.Http", "src", stored_size(&value), ValueVersion::V0);
     let (reply, waiting) = reply();
     let permit = Admission::new(1, usize::MAX).admit("acme", body.len(), 100).unwrap();
-    let tenant = tenant.to_owned();
+    let tenant = tenant.to_owned().into();
     let rows = vec![(0, row)];
-    (
-        CommitEntry { tenant: tenant.into(), value, rows, key: None, reply, permit, deadline },
-        waiting,
-    )
+    (CommitEntry { tenant, value, rows, key: None, reply, permit, deadline }, waiting)
 }
 
 /// These tenants, no key, and no limit that matters.
