@@ -413,7 +413,7 @@ async fn the_effective_settings_are_the_documented_ones() {
     }
 }
 
-/// Of many tables an open opens some. What has not been opened or read yet is no answer.
+/// Of many tables some are open. What has not been opened or read yet is no answer.
 #[tokio::test]
 async fn a_key_that_is_not_there_is_not_there_whichever_tables_are_open() {
     const FAMILIES: [Cf; 7] = [
@@ -425,7 +425,7 @@ async fn a_key_that_is_not_there_is_not_there_whichever_tables_are_open() {
         Cf::Quarantine,
         Cf::Tenants,
     ];
-    let store = Store::new();
+    let store = Store::with(RocksOptions { max_open_files: 20, ..RocksOptions::default() });
     for round in [b'1', b'2', b'3'] {
         let kv = store.open().await.unwrap();
         let mut rows = Batch::default();
@@ -447,6 +447,28 @@ async fn a_key_that_is_not_there_is_not_there_whichever_tables_are_open() {
         let found = kv.multi_get(cf, keys.to_vec()).await.unwrap();
         let there = [Some(vec![b'1'; 44]), None, Some(vec![b'2'; 44]), None, None];
         assert_eq!(found, there, "{cf:?}");
+    }
+    store.close(kv).await;
+}
+
+/// Rows that were never in memory, and an empty one, between keys that are not there.
+#[tokio::test]
+async fn what_memory_does_not_know_is_read() {
+    let store = Store::new();
+    let kv = store.open().await.unwrap();
+    let mut rows = Batch::default();
+    rows.put(Cf::Index, b"a", b"1");
+    rows.put(Cf::Index, b"c", b"");
+    rows.put(Cf::Index, b"e", b"3");
+    kv.apply(rows, Lane::Commit).await.unwrap();
+    store.close(kv).await;
+
+    let kv = store.open().await.unwrap();
+    for _ in 0..2 {
+        let keys = ["a", "b", "c", "d", "e", "f"].map(|key| key.as_bytes().to_vec());
+        let found = kv.multi_get(Cf::Index, keys.to_vec()).await.unwrap();
+        let there = [Some(b"1".to_vec()), None, Some(Vec::new()), None, Some(b"3".to_vec()), None];
+        assert_eq!(found, there);
     }
     store.close(kv).await;
 }
