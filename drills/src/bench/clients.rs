@@ -102,15 +102,7 @@ async fn drive<T>(
     for number in 0..plan.connections {
         let connection = Connection::open(plan.port).await.or_cannot("connect the load")?;
         let requests = Rc::clone(requests);
-        let (next, step) = (u64::try_from(number), u64::try_from(plan.connections));
-        let client = Client {
-            connection,
-            requests,
-            tally: Rc::clone(&tally),
-            next: next.or_cannot("number the load")?,
-            step: step.or_cannot("number the load")?,
-            request: Vec::new(),
-        };
+        let client = Client { connection, requests, tally: Rc::clone(&tally), request: Vec::new() };
         match plan.pace {
             Pace::Closed => clients.spawn_local(client.closed()),
             Pace::PerSecond(rate) => clients.spawn_local(client.paced(Schedule {
@@ -185,9 +177,6 @@ struct Client {
     connection: Connection,
     requests: Rc<Requests>,
     tally: Rc<Tally>,
-    /// The event it tells of next, and how far it is to the one after it: no two clients tell of the same.
-    next: u64,
-    step: u64,
     request: Vec<u8>,
 }
 
@@ -216,9 +205,8 @@ impl Client {
     }
 
     async fn post(&mut self, since: Instant) -> io::Result<()> {
-        self.requests.write(self.next, &mut self.request);
+        self.requests.write(&mut self.request);
         let acked = self.connection.post(&self.request).await?;
-        self.next += self.step;
         self.tally.answered(acked, since.elapsed());
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! What every load sends: signed webhooks as GitHub sends them, made before the clock starts.
 
+use std::cell::Cell;
+
 use ankusa_drills_replay::Rng;
 
 use crate::load::{PREFIX, sign};
@@ -25,20 +27,25 @@ pub(super) struct Requests {
     wire: Vec<Vec<u8>>,
     /// Where the digits of the event are, the same in all.
     event_at: usize,
+    /// The next event that has not been told of: a node that has served one load would answer its events in the next as
+    /// repeated, and commit nothing.
+    next: Cell<u64>,
 }
 
 impl Requests {
-    /// The same ones at every call.
+    /// The same bodies at every call.
     pub(super) fn new() -> Self {
         let wire: Vec<Vec<u8>> = (0..DIFFERENT).map(request).collect();
         let first = wire.first().map_or(&[][..], Vec::as_slice);
         let prefix = EVENT_PREFIX.as_bytes();
         let event_at = first.windows(prefix.len()).position(|bytes| bytes == prefix);
-        Self { event_at: event_at.map_or(usize::MAX - EVENT_DIGITS, |at| at + prefix.len()), wire }
+        let event_at = event_at.map_or(usize::MAX - EVENT_DIGITS, |at| at + prefix.len());
+        Self { wire, event_at, next: Cell::new(0) }
     }
 
-    /// Puts the request that tells of event `number` into `into`: bodies repeat, events do not.
-    pub(super) fn write(&self, number: u64, into: &mut Vec<u8>) {
+    /// Puts the next request into `into`: bodies repeat, events do not, whoever asks.
+    pub(super) fn write(&self, into: &mut Vec<u8>) {
+        let number = self.next.replace(self.next.get() + 1);
         let at = usize::try_from(number % DIFFERENT).unwrap_or_default();
         into.clear();
         into.extend_from_slice(self.wire.get(at).map_or(&[], Vec::as_slice));
@@ -115,22 +122,20 @@ mod tests {
     #[test]
     fn bodies_repeat_and_events_do_not() {
         let requests = Requests::new();
-        let wire = |number| {
+        let next = || {
             let mut bytes = Vec::new();
-            requests.write(number, &mut bytes);
-            String::from_utf8(bytes).unwrap()
-        };
-        assert!(wire(7).starts_with("POST /webhooks/github HTTP/1.1\r\nHost: "));
-        let split = |number| {
-            let text = wire(number);
+            requests.write(&mut bytes);
+            let text = String::from_utf8(bytes).unwrap();
+            assert!(text.starts_with("POST /webhooks/github HTTP/1.1\r\nHost: "));
             let (before, rest) = text.split_once(EVENT_PREFIX).unwrap();
             let (event, after) = rest.split_at(EVENT_DIGITS);
             (event.to_owned(), format!("{before}{after}"))
         };
-        let (one, again) = (split(1), split(1 + DIFFERENT));
-        assert_eq!(one.1, again.1);
-        assert_ne!(one.1, split(2).1);
-        let events: std::collections::BTreeSet<_> = (0..10_000).map(event).collect();
+        let (events, rests): (std::collections::BTreeSet<_>, Vec<_>) =
+            (0..10_000).map(|_| next()).unzip();
         assert_eq!(events.len(), 10_000);
+        let again = usize::try_from(DIFFERENT).unwrap();
+        assert_eq!(rests[1], rests[1 + again]);
+        assert_ne!(rests[1], rests[2]);
     }
 }

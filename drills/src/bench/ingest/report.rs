@@ -1,6 +1,6 @@
 //! Rounds as text, and what is held against the bars.
 
-use super::round::{Peak, Round};
+use super::round::{Peak, Round, Served};
 use crate::bench::histogram::Histogram;
 use crate::bench::{Bar, Side, median};
 
@@ -10,55 +10,63 @@ pub(super) struct Rounds<'a>(pub(super) &'a [Round]);
 impl Round {
     /// CPU of the node for a hook, in the floors' own.
     fn cpu_ratio(&self) -> f64 {
-        self.node.cpu_us / (self.http.cpu_us + self.store.cpu_us_a_hook())
+        self.node.peak.cpu_us / (self.http.peak.cpu_us + self.store.cpu_us_a_hook())
     }
 
     fn rate_ratio(&self) -> f64 {
-        self.node.per_second / self.end_to_end.per_second
+        self.node.peak.per_second / self.end_to_end.peak.per_second
     }
 
     fn low_ratio(&self) -> f64 {
-        self.node_low.percentile_ms(50) / self.fsync.percentile_ms(50)
+        self.node.low.percentile_ms(50) / self.fsync.percentile_ms(50)
     }
 
     fn half_ratio(&self) -> f64 {
-        self.node_half.percentile_ms(99) / self.fsync.percentile_ms(99)
+        self.node.half.percentile_ms(99) / self.fsync.percentile_ms(99)
     }
 
     /// The round as lines, its number counted from one.
     pub(super) fn lines(&self, number: usize) -> Vec<String> {
-        let times = |times: &Histogram| {
-            format!("p50 {:.3} p99 {:.3} ms", times.percentile_ms(50), times.percentile_ms(99))
-        };
         let (store, fsync) = (self.store, &self.fsync);
-        vec![
+        let mut lines = vec![
             format!("round {number}"),
             format!("  fsync floor       {} ({} of them)", times(fsync), fsync.count()),
-            format!("  HTTP floor        {}", self.http),
             format!(
                 "  store floor       {:6.2} us a hook {:8.0}/s",
                 store.cpu_us_a_hook(),
                 store.per_second()
             ),
-            format!("  end-to-end floor  {}", self.end_to_end),
-            format!("    1 connection    {}", times(&self.end_to_end_low)),
-            format!("    half the rate   {}", times(&self.end_to_end_half)),
-            format!("  node              {}", self.node),
-            format!("    1 connection    {}", times(&self.node_low)),
-            format!("    half the rate   {}", times(&self.node_half)),
-            format!(
-                "    written         {:.0} bytes and {:.5} fsyncs a hook",
-                self.bytes_a_hook, self.fsyncs_a_hook
-            ),
-            format!(
-                "  ratios            CPU {:.2}, rate {:.2}, 1 connection {:.2}, half the rate {:.2}",
-                self.cpu_ratio(),
-                self.rate_ratio(),
-                self.low_ratio(),
-                self.half_ratio()
-            ),
+        ];
+        lines.extend(self.http.lines("HTTP floor"));
+        lines.extend(self.end_to_end.lines("end-to-end floor"));
+        lines.extend(self.node.lines("node"));
+        lines.push(format!(
+            "    written         {:.0} bytes and {:.5} fsyncs a hook",
+            self.bytes_a_hook, self.fsyncs_a_hook
+        ));
+        lines.push(format!(
+            "  ratios            CPU {:.2}, rate {:.2}, 1 connection {:.2}, half the rate {:.2}",
+            self.cpu_ratio(),
+            self.rate_ratio(),
+            self.low_ratio(),
+            self.half_ratio()
+        ));
+        lines
+    }
+}
+
+impl Served {
+    fn lines(&self, name: &str) -> [String; 3] {
+        [
+            format!("  {name:<18}{}", self.peak),
+            format!("    1 connection    {}", times(&self.low)),
+            format!("    half the rate   {}", times(&self.half)),
         ]
     }
+}
+
+fn times(times: &Histogram) -> String {
+    format!("p50 {:.3} p99 {:.3} ms", times.percentile_ms(50), times.percentile_ms(99))
 }
 
 impl std::fmt::Display for Peak {
@@ -90,33 +98,38 @@ impl Rounds<'_> {
     /// What the whole run came to, before the bars.
     pub(super) fn lines(&self) -> Vec<String> {
         let fsync = self.all(|round| &round.fsync);
-        let http = self.median(|round| round.http.cpu_us);
+        let http = self.median(|round| round.http.peak.cpu_us);
+        let half = |of: fn(&Round) -> &Histogram| self.all(of).percentile_ms(99);
+        let low = |of: fn(&Round) -> &Histogram| self.median(|round| of(round).percentile_ms(50));
         let store = self.median(|round| round.store.cpu_us_a_hook());
         vec![
             format!("medians of {} rounds", self.0.len()),
             format!(
-                "  fsync of the run p50 {:.3} p99 {:.3} ms; half the rate p99 ms: end-to-end floor {:.3}, node {:.3}",
+                "  fsync of the run p50 {:.3} p99 {:.3} ms; half the rate p99 ms: HTTP floor {:.3}, end-to-end floor \
+                 {:.3}, node {:.3}",
                 fsync.percentile_ms(50),
                 fsync.percentile_ms(99),
-                self.all(|round| &round.end_to_end_half).percentile_ms(99),
-                self.all(|round| &round.node_half).percentile_ms(99)
+                half(|round| &round.http.half),
+                half(|round| &round.end_to_end.half),
+                half(|round| &round.node.half)
             ),
             format!(
                 "  CPU us a hook: HTTP floor {http:.2} + store floor {store:.2} = {:.2}; end-to-end floor {:.2}; node \
                  {:.2}",
                 http + store,
-                self.median(|round| round.end_to_end.cpu_us),
-                self.median(|round| round.node.cpu_us)
+                self.median(|round| round.end_to_end.peak.cpu_us),
+                self.median(|round| round.node.peak.cpu_us)
             ),
             format!(
                 "  acked hooks/s: end-to-end floor {:.0}, node {:.0}",
-                self.median(|round| round.end_to_end.per_second),
-                self.median(|round| round.node.per_second)
+                self.median(|round| round.end_to_end.peak.per_second),
+                self.median(|round| round.node.peak.per_second)
             ),
             format!(
-                "  1 connection p50 ms: end-to-end floor {:.3}, node {:.3}",
-                self.median(|round| round.end_to_end_low.percentile_ms(50)),
-                self.median(|round| round.node_low.percentile_ms(50))
+                "  1 connection p50 ms: HTTP floor {:.3}, end-to-end floor {:.3}, node {:.3}",
+                low(|round| &round.http.low),
+                low(|round| &round.end_to_end.low),
+                low(|round| &round.node.low)
             ),
         ]
     }
@@ -124,7 +137,7 @@ impl Rounds<'_> {
     /// The bars: medians of the rounds' own ratios, whose two sides were measured within a minute of each other; for the
     /// tail at half the rate all times of the run, because one round's 99th percentile is a handful of answers.
     pub(super) fn bars(&self) -> Vec<Bar> {
-        let tail = self.all(|round| &round.node_half).percentile_ms(99)
+        let tail = self.all(|round| &round.node.half).percentile_ms(99)
             / self.all(|round| &round.fsync).percentile_ms(99);
         vec![
             Bar::new(
@@ -153,25 +166,24 @@ mod tests {
     use super::*;
     use crate::bench::floor::Spent;
 
-    fn times(millis: u64) -> Histogram {
+    fn millis(millis: u64) -> Histogram {
         let mut times = Histogram::default();
         times.record(Duration::from_millis(millis));
         times
     }
 
     fn round(node_cpu_us: f64) -> Round {
-        let peak =
-            |cpu_us, per_second| Peak { per_second, cpu_us, p50_ms: 1.0, p99_ms: 2.0, refused: 0 };
+        let served = |cpu_us, per_second, half| Served {
+            peak: Peak { per_second, cpu_us, p50_ms: 1.0, p99_ms: 2.0, refused: 0 },
+            low: millis(1),
+            half: millis(half),
+        };
         Round {
-            fsync: times(1),
-            http: peak(10.0, 100_000.0),
+            fsync: millis(1),
+            http: served(10.0, 100_000.0, 1),
             store: Spent { hooks: 1_000, lasted_us: 10_000, cpu_us: 10_000 },
-            end_to_end: peak(20.0, 40_000.0),
-            end_to_end_low: times(1),
-            end_to_end_half: times(1),
-            node: peak(node_cpu_us, 30_000.0),
-            node_low: times(1),
-            node_half: times(4),
+            end_to_end: served(20.0, 40_000.0, 1),
+            node: served(node_cpu_us, 30_000.0, 4),
             fsyncs_a_hook: 0.01,
             bytes_a_hook: 1_700.0,
         }

@@ -38,22 +38,24 @@ pub(super) struct Peak {
     pub(super) refused: u64,
 }
 
+/// What one server was found to do.
+#[derive(Clone, Debug)]
+pub(super) struct Served {
+    pub(super) peak: Peak,
+    /// Answers to one connection.
+    pub(super) low: Histogram,
+    /// Answers at half the peak rate.
+    pub(super) half: Histogram,
+}
+
 /// Everything measured in one round.
 #[derive(Clone, Debug)]
 pub(super) struct Round {
     pub(super) fsync: Histogram,
-    pub(super) http: Peak,
+    pub(super) http: Served,
     pub(super) store: Spent,
-    pub(super) end_to_end: Peak,
-    /// One connection.
-    pub(super) end_to_end_low: Histogram,
-    /// At half its peak rate.
-    pub(super) end_to_end_half: Histogram,
-    pub(super) node: Peak,
-    /// One connection.
-    pub(super) node_low: Histogram,
-    /// At half the peak rate.
-    pub(super) node_half: Histogram,
+    pub(super) end_to_end: Served,
+    pub(super) node: Served,
     pub(super) fsyncs_a_hook: f64,
     pub(super) bytes_a_hook: f64,
 }
@@ -69,42 +71,24 @@ impl Setup {
 
     /// Does all of it once.
     pub(super) fn round(&self) -> Result<Round, CannotInject> {
-        let http = self.http()?;
+        let http = self.floor(Floor::Http, "http")?;
         let store = self.store()?;
-        let (end_to_end_low, end_to_end, end_to_end_half) = self.end_to_end()?;
+        let end_to_end = self.floor(Floor::EndToEnd, "end-to-end")?;
         let directory = Fresh::below(&self.directory, "node")?;
         let node = Node::start(&directory.0, Serves::AcksAndObligations)?;
         // What a disk does changes by the second: the low load is held against what it did just before and just after.
         let mut fsync = self.fsync()?;
-        let node_low = self.load(node.http_port, 1, Pace::Closed, || node.cpu())?.latency;
+        let low = self.load(node.http_port, 1, Pace::Closed, || node.cpu())?.latency;
         fsync.add(&self.fsync()?);
-        let (node_peak, (fsyncs_a_hook, bytes_a_hook)) = self.node_peak(&node)?;
-        let half = Pace::PerSecond(node_peak.per_second / 2.0);
-        let node_half = self.load(node.http_port, self.connections, half, || node.cpu())?.latency;
-        Ok(Round {
-            fsync,
-            http,
-            store,
-            end_to_end,
-            end_to_end_low,
-            end_to_end_half,
-            node: node_peak,
-            node_low,
-            node_half,
-            fsyncs_a_hook,
-            bytes_a_hook,
-        })
+        let (peak, (fsyncs_a_hook, bytes_a_hook)) = self.node_peak(&node)?;
+        let half = Pace::PerSecond(peak.per_second / 2.0);
+        let half = self.load(node.http_port, self.connections, half, || node.cpu())?.latency;
+        let node = Served { peak, low, half };
+        Ok(Round { fsync, http, store, end_to_end, node, fsyncs_a_hook, bytes_a_hook })
     }
 
     fn fsync(&self) -> Result<Histogram, CannotInject> {
         fsync::measure(&self.directory, self.measured / 2).or_cannot("sync a file")
-    }
-
-    fn http(&self) -> Result<Peak, CannotInject> {
-        let directory = Fresh::below(&self.directory, "http")?;
-        let (floor, port) = self.serving(Floor::Http, &directory.0)?;
-        let answers = self.load(port, self.connections, Pace::Closed, || floor.cpu())?;
-        Ok(Peak::of(&answers))
     }
 
     fn store(&self) -> Result<Spent, CannotInject> {
@@ -113,15 +97,15 @@ impl Setup {
         serde_json::from_str(&line).or_cannot("read what the store's floor said")
     }
 
-    /// One connection, the peak, and half of it.
-    fn end_to_end(&self) -> Result<(Histogram, Peak, Histogram), CannotInject> {
-        let directory = Fresh::below(&self.directory, "end-to-end")?;
-        let (floor, port) = self.serving(Floor::EndToEnd, &directory.0)?;
+    /// One connection, the peak, and half of it, of a floor that serves.
+    fn floor(&self, floor: Floor, name: &str) -> Result<Served, CannotInject> {
+        let directory = Fresh::below(&self.directory, name)?;
+        let (floor, port) = self.serving(floor, &directory.0)?;
         let low = self.load(port, 1, Pace::Closed, || floor.cpu())?.latency;
-        let peak = self.load(port, self.connections, Pace::Closed, || floor.cpu())?;
-        let half = Pace::PerSecond(peak.per_second() / 2.0);
-        let half_load = self.load(port, self.connections, half, || floor.cpu())?.latency;
-        Ok((low, Peak::of(&peak), half_load))
+        let peak = Peak::of(&self.load(port, self.connections, Pace::Closed, || floor.cpu())?);
+        let half = Pace::PerSecond(peak.per_second / 2.0);
+        let half = self.load(port, self.connections, half, || floor.cpu())?.latency;
+        Ok(Served { peak, low, half })
     }
 
     /// The peak, and how many fsyncs and bytes a hook cost in it.
