@@ -42,10 +42,12 @@ async fn a_batch_that_is_full_waits_no_longer() {
     let node = bench.start().await;
     let began = Instant::now();
     let one = bench.sending(&node, bench.hook("acme", "one"));
+    millis(10).await;
     let two = bench.sending(&node, bench.hook("acme", "two"));
     assert!(matches!(one.await.unwrap(), CommitAnswer::Committed(_)));
     assert!(matches!(two.await.unwrap(), CommitAnswer::Committed(_)));
-    assert_eq!(began.elapsed().as_millis(), 1, "it is looked at every millisecond");
+    assert_eq!(began.elapsed().as_millis(), 11, "it is looked at every millisecond");
+    assert_eq!(bench.group_sizes(), [2]);
 }
 
 #[tokio::test(start_paused = true)]

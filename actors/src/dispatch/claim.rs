@@ -1,6 +1,6 @@
 //! Claims rows that are due: which, how many, and from whom ("Claiming").
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -39,6 +39,10 @@ const WALK_MS: u64 = 10;
 /// Wait before it is asked when the next row is due, after a claim that found some: others are likely to follow.
 const BUSY_MS: u64 = 50;
 
+/// Wait before rows are looked at again that were left to tenants with all they may hold, if none of theirs has finished:
+/// what others finish gives them a little room too.
+const LEFT_MS: u64 = 1_000;
+
 /// Everything a claim is made with.
 pub(super) struct ClaimContext<'a> {
     pub(super) config: &'a DispatchConfig,
@@ -57,14 +61,51 @@ pub(super) struct ClaimReport {
     /// Heads of lanes that ended at once.
     pub(super) settled: Vec<Settled>,
     pub(super) cleared: Vec<ClearedKey>,
-    /// Rows are due that it left, for want of room or because they had to share.
-    pub(super) left: bool,
+    /// Whether rows are due that it left.
+    pub(super) left: Left,
     /// The page was full: some of them can be claimed at once. Else their tenants hold all they may.
     pub(super) is_full: bool,
     /// When the oldest of them is due, in Unix milliseconds.
     pub(super) oldest_due_ms: Option<u64>,
     /// When to look again if nothing happens before, in Unix milliseconds; `None` where it failed before it knew.
     pub(super) next_ms: Option<u64>,
+}
+
+/// Rows that are due and were not claimed, by what has to go before they can be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Left {
+    #[default]
+    Nothing,
+    /// Anything: there was no room for them.
+    ForWantOfRoom,
+    /// Rows of these tenants, who hold all they may. That others finish something is nothing to them, or next to nothing.
+    OfTenants(BTreeSet<TenantOrd>),
+}
+
+impl Left {
+    fn behind(scans: &[TenantScan], held: &Held, has_room: bool) -> Self {
+        let mut tenants = BTreeSet::new();
+        for scan in scans.iter().filter(|scan| scan.has_more()) {
+            if !has_room || held.of_tenant(scan.tenant).rows == 0 {
+                return Self::ForWantOfRoom;
+            }
+            tenants.insert(scan.tenant);
+        }
+        if tenants.is_empty() { Self::Nothing } else { Self::OfTenants(tenants) }
+    }
+
+    pub(super) fn is_something(&self) -> bool {
+        *self != Self::Nothing
+    }
+
+    /// Whether some of it may be claimed once a row of this tenant is finished.
+    pub(super) fn waits_for(&self, tenant: TenantOrd) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::ForWantOfRoom => true,
+            Self::OfTenants(tenants) => tenants.contains(&tenant),
+        }
+    }
 }
 
 /// A page, as it was split.
@@ -134,7 +175,10 @@ impl Claims {
         dues.sort_unstable_by_key(|due| (due.key.at_ms, due.key.seq, due.key.sink));
         let claimed = claim_rows(context, &self.weights, writing, held, dues, report).await?;
         self.stamp_ms = self.stamp_ms.max(claimed.stamp_ms);
-        report.left = unserved.is_some() || scans.iter().any(TenantScan::has_more);
+        report.left = match unserved {
+            Some(_) => Left::ForWantOfRoom,
+            None => Left::behind(&scans, held, !is_full),
+        };
         report.is_full = is_full;
         report.oldest_due_ms = scans.iter().filter_map(TenantScan::left_ms).min();
 
@@ -150,7 +194,8 @@ impl Claims {
             next_ms.unwrap_or(u64::MAX).min(context.now_ms.saturating_add(MAX_SLEEP_MS))
         };
         let this_second = scans.iter().filter_map(|scan| scan.next_ms);
-        let dues = this_second.chain(claimed.parked_until_ms);
+        let left_ms = report.left.is_something().then(|| context.now_ms.saturating_add(LEFT_MS));
+        let dues = this_second.chain(claimed.parked_until_ms).chain(left_ms);
         report.next_ms = Some(dues.fold(idle_ms, u64::min));
         Ok(())
     }
@@ -321,6 +366,30 @@ async fn claim_rows(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ops::Claimed;
+
+    #[test]
+    fn what_is_left_to_tenants_that_hold_all_they_may_waits_for_theirs_and_what_found_no_room_for_any()
+     {
+        let (acme, blue) = (TenantOrd(1), TenantOrd(2));
+        let left = |tenant| {
+            let mut scan = TenantScan::new(tenant, 0, 0);
+            scan.pass_over();
+            scan
+        };
+        let mut held = Held::default();
+        let claimed = Claimed { tenant: acme, seq: Seq(7), sink: 0, size: 1 };
+        held.insert(&claimed);
+        let of_acme = Left::behind(&[left(acme), TenantScan::new(blue, 0, 0)], &held, true);
+        assert_eq!(of_acme, Left::OfTenants(BTreeSet::from([acme])));
+        assert_eq!((of_acme.waits_for(acme), of_acme.waits_for(blue)), (true, false));
+        // It holds nothing that could finish.
+        assert_eq!(Left::behind(&[left(acme), left(blue)], &held, true), Left::ForWantOfRoom);
+        assert_eq!(Left::behind(&[left(acme)], &held, false), Left::ForWantOfRoom);
+        assert!(Left::ForWantOfRoom.waits_for(blue));
+        let nothing = Left::behind(&[TenantScan::new(acme, 0, 0)], &held, false);
+        assert_eq!((nothing.is_something(), nothing.waits_for(acme)), (false, false));
+    }
 
     #[test]
     fn a_row_that_was_written_below_a_tenants_floor_lowers_it_and_nobody_elses() {

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use super::attempts::{Attempts, AttemptsArgs};
 use super::breaker::BreakerPolicy;
 use super::canary;
-use super::claim::{ClaimContext, ClaimReport, Claims};
+use super::claim::{ClaimContext, ClaimReport, Claims, Left};
 use super::flush::Outcomes;
 use super::held::Held;
 use super::lanes::{Handover, Lanes};
@@ -87,8 +87,8 @@ pub struct DispatchState {
     look: bool,
     /// The last claim was a full page: there is more.
     more: bool,
-    /// The last claim left rows that are due, be it for want of room.
-    left: bool,
+    /// What the last claim left of the rows that are due.
+    left: Left,
     /// Wake-ups before this are answered then, unless there is nothing else to do.
     look_after: Instant,
     /// When to look if nothing says so before, in Unix milliseconds.
@@ -135,7 +135,7 @@ impl DispatchState {
             started: false,
             look: true,
             more: false,
-            left: false,
+            left: Left::Nothing,
             look_after: Instant::now(),
             next_look_ms: 0,
             oldest_due_at_ms: None,
@@ -170,7 +170,7 @@ impl DispatchState {
             warn!(%error, "dispatch cannot use the store; it goes on once that works again");
         }
         self.complained = worked.is_err();
-        self.attempts.set_hungry(self.more || self.left);
+        self.attempts.set_hungry(self.more || self.left.is_something());
         self.attempts.fill();
         self.show();
         match worked {
@@ -303,7 +303,7 @@ impl DispatchState {
 
     fn written(&mut self, written: Vec<Settled>) {
         // What was left for want of room may have some now.
-        self.look |= self.left && !written.is_empty();
+        self.look |= written.iter().any(|settled| self.left.waits_for(settled.claimed.tenant));
         for settled in &written {
             if let Some(due_ms) = settled.due_ms() {
                 self.claims.put(settled.claimed.tenant, due_ms);
@@ -374,7 +374,8 @@ impl DispatchState {
         self.outcomes.look_at(report.cleared);
         self.outcomes.extend(report.settled);
         // What is left to tenants that hold their share already waits until something has finished.
-        (self.left, self.more) = (report.left, report.left && report.is_full && report.claimed > 0);
+        self.more = report.left.is_something() && report.is_full && report.claimed > 0;
+        self.left = report.left;
         let pause = (began.elapsed() * LOOK_PAUSE).min(LOOK_PAUSE_MAX);
         self.look_after = Instant::now() + LOOK_EVERY.max(pause);
         self.oldest_due_at_ms = report.oldest_due_ms;

@@ -28,7 +28,7 @@ impl DispatchState {
         };
         let chunk = purging.step(step).await?;
         // There may be room now for what was left, or a lane to hand on.
-        self.look |= self.left || self.lanes.has_more();
+        self.look |= self.left.is_something() || self.lanes.has_more();
         for state in Purgeable::ALL {
             let rows = chunk.purged.of(state);
             if rows > 0 {
