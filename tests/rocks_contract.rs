@@ -438,7 +438,6 @@ async fn a_key_that_is_not_there_is_not_there_whichever_tables_are_open() {
     let kv = store.open().await.unwrap();
     assert!(store.files(|name| name.ends_with(".sst")).len() > 16);
     for cf in FAMILIES {
-        // Alone, so that no block that has to be read makes all of them be read.
         for absent in ["b1", "b2", "y3"] {
             let found = kv.multi_get(cf, vec![absent.into()]).await.unwrap();
             assert_eq!(found, [None], "{cf:?} {absent}");

@@ -61,7 +61,7 @@ pub(super) struct ClaimReport {
     /// Heads of lanes that ended at once.
     pub(super) settled: Vec<Settled>,
     pub(super) cleared: Vec<ClearedKey>,
-    /// Whether rows are due that it left.
+    /// What it left of the rows that are due.
     pub(super) left: Left,
     /// The page was full: some of them can be claimed at once. Else their tenants hold all they may.
     pub(super) is_full: bool,
@@ -71,7 +71,7 @@ pub(super) struct ClaimReport {
     pub(super) next_ms: Option<u64>,
 }
 
-/// Rows that are due and were not claimed, by what has to go before they can be.
+/// Rows that are due and were not claimed, by what has to finish before they can be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Left {
     #[default]

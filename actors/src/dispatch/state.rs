@@ -302,7 +302,7 @@ impl DispatchState {
     }
 
     fn written(&mut self, written: Vec<Settled>) {
-        // What was left for want of room may have some now.
+        // What was left may have room now.
         self.look |= written.iter().any(|settled| self.left.waits_for(settled.claimed.tenant));
         for settled in &written {
             if let Some(due_ms) = settled.due_ms() {
@@ -373,7 +373,7 @@ impl DispatchState {
         report.dead.iter().for_each(|dead| self.announce(dead));
         self.outcomes.look_at(report.cleared);
         self.outcomes.extend(report.settled);
-        // What is left to tenants that hold their share already waits until something has finished.
+        // What is left to tenants that hold their share already waits until something of theirs has finished.
         self.more = report.left.is_something() && report.is_full && report.claimed > 0;
         self.left = report.left;
         let pause = (began.elapsed() * LOOK_PAUSE).min(LOOK_PAUSE_MAX);

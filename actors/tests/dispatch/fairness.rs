@@ -66,8 +66,8 @@ async fn a_long_backlog_for_a_sink_that_hangs_delays_two_hooks_of_another_tenant
     assert_eq!(differences, [(0, 0, 3), (301, 0, 3)]);
 }
 
-/// Reads of the store for 20 hooks, one after the other, beside a tenant that has all it may.
-async fn reads_beside(noise: usize) -> u64 {
+/// Reads of the store for 20 hooks, one after the other and so far apart, beside a tenant that has all it may.
+async fn reads_beside(noise: usize, apart_ms: u64) -> u64 {
     let mut world = World::new(&[1, 1]);
     world.dispatch.max_inflight = 256;
     world.dispatch.batch = 256;
@@ -78,6 +78,7 @@ async fn reads_beside(noise: usize) -> u64 {
     let before = world.disk.counts().reads;
     for ix in 0..20 {
         world.send_to(&node, 1, "other", &format!("{ix}")).await;
+        millis(apart_ms).await;
     }
     millis(200).await;
     assert_eq!(world.probes[1].attempts().len(), 20);
@@ -87,8 +88,14 @@ async fn reads_beside(noise: usize) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn a_tenant_that_has_all_it_may_is_not_asked_again_and_again() {
-    let (alone, beside) = (reads_beside(0).await, reads_beside(1_000).await);
+    let (alone, beside) = (reads_beside(0, 0).await, reads_beside(1_000, 0).await);
     assert_eq!((alone, beside), (14, 14));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_has_all_it_may_is_not_asked_when_rows_of_another_end() {
+    let (alone, beside) = (reads_beside(0, 20).await, reads_beside(1_000, 20).await);
+    assert_eq!((alone, beside), (143, 143));
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,6 +250,26 @@ async fn a_tenant_whose_sink_hangs_leaves_room_for_another() {
         millis(20).await;
         assert_eq!(world.probes[1].attempts().len(), ix + 1);
     }
+    world.is_sound();
+    node.stop(Duration::from_secs(100)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_whose_sink_hangs_gets_what_another_has_left_though_none_of_its_own_ends() {
+    let mut world = World::new(&[1, 1]);
+    world.dispatch.max_inflight = 64;
+    world.dispatch.breaker_failures = 0;
+    let node = world.start().await;
+    world.probes[0].script.slow(Duration::from_secs(3_600));
+    world.probes[1].script.slow(Duration::from_secs(5));
+    world.send_many(&node, 1, "other", 20).await;
+    millis(500).await;
+    world.send_many(&node, 0, "acme", 500).await;
+    secs(1).await;
+    assert_eq!(world.snapshot(&node).claimed, 20 + 39, "87 percent of what the other leaves");
+    secs(8).await;
+    assert_eq!(world.probes[1].attempts().len(), 20);
+    assert_eq!(world.snapshot(&node).claimed, 56, "87 percent");
     world.is_sound();
     node.stop(Duration::from_secs(100)).await;
 }

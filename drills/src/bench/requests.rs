@@ -22,7 +22,7 @@ pub(in crate::bench) const EVENT_DIGITS: usize = 12;
 pub(in crate::bench) const EVENT_PREFIX: &str = "72d3162e-cc78-11e3-81ab-";
 
 /// Requests as they go over the wire, head and body.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Requests {
     wire: Vec<Vec<u8>>,
     /// Where the digits of the event are, the same in all.
