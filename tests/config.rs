@@ -206,7 +206,7 @@ fn bounds_themselves_are_in() {
         "tenants: {max: 4294967295}",
         "node: {runtime_workers: null}",
         "dispatch: {sink_concurrency: 32}",
-        "dispatch: {tenants: {max_inflight: 4096, weights: {acme: 100, b-c_1: 1}}}",
+        "dispatch: {max_stalled: 1, tenants: {start_percent: 100, max_inflight: 4096, weights: {acme: 100, b-c_1: 1}}}",
         "http: {max_body_bytes: 268435456}",
     ] {
         assert!(parse(text).is_ok(), "{text}: {:?}", parse(text));
@@ -373,6 +373,11 @@ fn keys_that_bound_each_other_are_told_together() {
         (
             "dispatch: {sink_concurrency: 33}",
             "dispatch.sink_concurrency must be <= dispatch.concurrency (32), got 33",
+        ),
+        ("dispatch: {max_stalled: 0}", "dispatch.max_stalled must be > 0, got 0"),
+        (
+            "dispatch: {tenants: {start_percent: 101}}",
+            "dispatch.tenants.start_percent must be <= 100, got 101",
         ),
         (
             "dispatch: {tenants: {max_inflight: 4097}}",

@@ -102,11 +102,12 @@ pub struct Form {
     pub cycles: Option<u64>,
     pub seconds: Option<u64>,
     pub stride: Option<u64>,
+    pub rows: Option<u64>,
 }
 
 impl Form {
     /// As the drill itself would have it.
-    pub const DEFAULT: Self = Self { cycles: None, seconds: None, stride: None };
+    pub const DEFAULT: Self = Self { cycles: None, seconds: None, stride: None, rows: None };
 
     #[must_use]
     pub const fn cycles(cycles: u64) -> Self {
@@ -130,6 +131,7 @@ impl Form {
             cycles: self.cycles,
             lasting: self.seconds.map(Duration::from_secs),
             stride: self.stride,
+            rows: self.rows,
             ..DrillOptions::default()
         }
     }
@@ -138,7 +140,9 @@ impl Form {
 /// As arguments of `run`.
 impl Display for Form {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let options = [("cycles", self.cycles), ("seconds", self.seconds), ("stride", self.stride)];
+        let Self { cycles, seconds, stride, rows } = *self;
+        let options =
+            [("cycles", cycles), ("seconds", seconds), ("stride", stride), ("rows", rows)];
         let set = options.into_iter().filter_map(|(name, value)| Some((name, value?)));
         let words: Vec<String> = set.map(|(name, value)| format!("--{name} {value}")).collect();
         out.write_str(&words.join(" "))
@@ -164,6 +168,8 @@ pub struct DrillOptions {
     pub lasting: Option<Duration>,
     /// Look at every Nth cut only, whatever `cycles` says. Unset: as many as fit the time of an automatic run.
     pub stride: Option<u64>,
+    /// Rows of a backlog. Unset: the drill's own default.
+    pub rows: Option<u64>,
     /// Leave the files of a drill that found something, for somebody to look at.
     pub keeps_evidence: bool,
 }

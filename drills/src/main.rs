@@ -56,6 +56,9 @@ enum Command {
         /// Look at every Nth cut only, in drills that look at cuts.
         #[arg(long)]
         stride: Option<u64>,
+        /// Rows of a backlog, in drills that make one.
+        #[arg(long)]
+        rows: Option<u64>,
         /// Answer with one line of JSON.
         #[arg(long)]
         json: bool,
@@ -113,9 +116,9 @@ fn main() -> ExitCode {
         Command::List => list(),
         Command::Ci { seed } => run_ci(seed.unwrap_or_else(seed_of_the_day)),
         Command::Canaries => canaries(),
-        Command::Run { name, seed, cycles, seconds, stride, json, expect_violation } => {
+        Command::Run { name, seed, cycles, seconds, stride, rows, json, expect_violation } => {
             let keeps_evidence = !expect_violation;
-            let form = Form { cycles, seconds, stride };
+            let form = Form { cycles, seconds, stride, rows };
             let options = DrillOptions { seed, keeps_evidence, ..form.options() };
             run(&name, &options, json, expect_violation)
         }

@@ -1,9 +1,10 @@
-//! One tenant floods the node for a sink that hangs; another goes on as before.
+//! Tenants flood the node for sinks that hang; another goes on as before.
 //!
 //! A hook of the quiet tenant is sent every few milliseconds and timed from its request to its arrival at the sink: alone,
-//! then beside a backlog of the loud one, then beside a backlog that grows. The last shares its fsyncs too. A node that lets the loud one have every place keeps
-//! the quiet one waiting for an attempt timeout at a time. How much slower it got is reported; what is held against it is
-//! far above what a busy machine does by itself, and far below that.
+//! then beside a backlog of one loud tenant, then of several, then beside backlogs that grow. The last shares its fsyncs
+//! too. A node that lets the loud ones have every place keeps the quiet one waiting for an attempt timeout at a time. How
+//! much slower it got is reported; what is held against it is far above what a busy machine does by itself, and far below
+//! that.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -31,15 +32,20 @@ use crate::stage::on_a_runtime;
 use crate::timings::millis;
 
 /// How long each part is, unless asked otherwise.
-const MEASURED: Duration = Duration::from_secs(2);
+const MEASURED: Duration = Duration::from_millis(1_500);
 
 /// Between two hooks of the quiet tenant.
 const EVERY: Duration = Duration::from_millis(10);
 
-/// What the loud tenant has waiting when the second part begins.
+/// What the first loud tenant has waiting when the second part begins, unless asked otherwise.
 const BACKLOG: u64 = 10_000;
 
-/// While dispatch claims as much of it as the loud tenant may hold, the backlog is not at rest.
+/// The other loud tenants, and what each has waiting when the third part begins: they come one after the other, and each
+/// takes of dispatch what it is given.
+const CROWD: [&str; 4] = ["loud-1", "loud-2", "loud-3", "loud-4"];
+const BACKLOG_EACH: u64 = 1_000;
+
+/// While dispatch claims as much of it as a loud tenant may hold, the backlog is not at rest.
 const SETTLES: Duration = Duration::from_secs(1);
 
 /// Clients that make it.
@@ -78,22 +84,28 @@ pub fn run(options: &DrillOptions) -> Result<Report, CannotInject> {
         // What a disk does changes by the minute: parts that are long are held against another disk.
         let turns = options.cycles.unwrap_or(1);
         for _turn in 0..turns {
-            all.add(Turn::take(options.lasting.unwrap_or(MEASURED)).await?);
+            let measured = options.lasting.unwrap_or(MEASURED);
+            all.add(Turn::take(measured, options.rows.unwrap_or(BACKLOG)).await?);
         }
-        let Turn { mut alone, mut at_rest, mut growing, loud_attempts } = all;
-        for (what, times) in
-            [("alone", &mut alone), ("backlog", &mut at_rest), ("flood", &mut growing)]
-        {
+        let Turn { mut alone, mut at_rest, mut crowded, mut growing, accepted, loud_attempts } =
+            all;
+        for (what, times) in [
+            ("alone", &mut alone),
+            ("backlog", &mut at_rest),
+            ("crowd", &mut crowded),
+            ("flood", &mut growing),
+        ] {
             times.sort_unstable_by_key(|took| took.unwrap_or(Duration::MAX));
             for percent in PERCENTS {
                 report.count(format!("{what}_p{percent}_ms"), tenths(at(times, percent)));
             }
         }
         judge(&mut report, "backlog", &alone, &at_rest);
+        judge(&mut report, "crowd", &alone, &crowded);
         judge(&mut report, "flood", &alone, &growing);
         report.count("loud_attempts", loud_attempts);
-        let timed = u64::try_from(alone.len() + at_rest.len() + growing.len()).unwrap_or(u64::MAX);
-        report.acked = timed.saturating_add(turns.saturating_mul(BACKLOG));
+        let timed = alone.len() + at_rest.len() + crowded.len() + growing.len();
+        report.acked = accepted.saturating_add(u64::try_from(timed).unwrap_or(u64::MAX));
         report.elapsed_ms = began.elapsed().as_millis();
         Ok(report)
     })
@@ -104,36 +116,51 @@ pub fn run(options: &DrillOptions) -> Result<Report, CannotInject> {
 struct Turn {
     alone: Times,
     at_rest: Times,
+    crowded: Times,
     growing: Times,
+    /// Of the backlogs.
+    accepted: u64,
     loud_attempts: usize,
 }
 
 impl Turn {
-    async fn take(measured: Duration) -> Result<Self, CannotInject> {
+    async fn take(measured: Duration, backlog: u64) -> Result<Self, CannotInject> {
         let scratch = Scratch::on_disk()?;
         let data_dir = scratch.subdirectory("data")?;
         let (quick, hanging) = (Sink::start(true).await?, Sink::start(false).await?);
-        let sources = json!({"quiet": source("quiet", &quick), "loud": source("loud", &hanging)});
+        let mut sources =
+            json!({"quiet": source("quiet", &quick), "loud": source("loud", &hanging)});
+        for loud in CROWD {
+            sources[loud] = source(loud, &hanging);
+        }
         let setup = NodeSetup::new(scratch.path(), &data_dir, &quick.url())?
             .with_config(&json!({"sources": sources}))?;
         let node = setup.start().await.or_cannot("start the node")?;
         let port = setup.http_port();
         let alone = quick.time(port, measured).await?;
-        flood(port, BACKLOG).await?;
+        let mut accepted = flood(port, "loud", backlog).await?;
         sleep(SETTLES).await;
         let at_rest = quick.time(port, measured).await?;
+        for loud in CROWD {
+            accepted += flood(port, loud, BACKLOG_EACH).await?;
+        }
+        sleep(SETTLES).await;
+        let crowded = quick.time(port, measured).await?;
         let mut clients = JoinSet::new();
         (0..FLOOD).for_each(|_| drop(clients.spawn(trickle(port))));
         let growing = quick.time(port, measured).await?;
         drop(clients);
         drop(node);
-        Ok(Self { alone, at_rest, growing, loud_attempts: hanging.arrived() })
+        let loud_attempts = hanging.arrived();
+        Ok(Self { alone, at_rest, crowded, growing, accepted, loud_attempts })
     }
 
     fn add(&mut self, other: Self) {
         self.alone.extend(other.alone);
         self.at_rest.extend(other.at_rest);
+        self.crowded.extend(other.crowded);
         self.growing.extend(other.growing);
+        self.accepted += other.accepted;
         self.loud_attempts += other.loud_attempts;
     }
 }
@@ -283,23 +310,24 @@ async fn post(
     }
 }
 
-/// Has `count` hooks of the loud tenant taken.
-async fn flood(port: u16, count: u64) -> Result<(), CannotInject> {
+/// Has about `count` hooks of a loud tenant taken. Answers how many.
+async fn flood(port: u16, loud: &'static str, count: u64) -> Result<u64, CannotInject> {
     let mut clients = JoinSet::new();
     let each = usize::try_from(count).unwrap_or(usize::MAX).div_ceil(FLOOD);
+    let mut accepted = 0;
     for _ in 0..FLOOD {
         clients.spawn(async move {
             let mut connection = Connection::to_port(port).await.or_cannot("connect")?;
             for number in 0..each {
-                post(&mut connection, "loud", number).await?;
+                post(&mut connection, loud, number).await?;
             }
-            Ok::<_, CannotInject>(())
+            Ok::<_, CannotInject>(u64::try_from(each).unwrap_or(u64::MAX))
         });
     }
     while let Some(ended) = clients.join_next().await {
-        ended.or_cannot("run a client")??;
+        accepted += ended.or_cannot("run a client")??;
     }
-    Ok(())
+    Ok(accepted)
 }
 
 async fn trickle(port: u16) -> Result<(), CannotInject> {

@@ -178,12 +178,9 @@ pub const DRILLS: &[Drill] = &[
         what: "a flipped bit in every record header of log and manifest, and bits at random: refused, reported or harmless, never a row less",
         cycles_are: "random flips",
         needs: Needs::Nothing,
-        ci: Some(Ci {
-            form: Form { cycles: Some(100), seconds: None, stride: Some(9) },
-            budget_s: 40,
-        }),
+        ci: Some(Ci { form: Form { cycles: Some(100), ..Form::stride(9) }, budget_s: 40 }),
         canaries: &["canary-no-open-deadline", "canary-no-seal"],
-        canary_form: Form { cycles: Some(20), seconds: None, stride: Some(9) },
+        canary_form: Form { cycles: Some(20), ..Form::stride(9) },
         run: flip_store::run,
     },
     Drill {
@@ -228,7 +225,7 @@ pub const DRILLS: &[Drill] = &[
     },
     Drill {
         name: "noisy_neighbour",
-        what: "one tenant floods for a sink that hangs: another's hooks arrive about as fast as without it",
+        what: "tenants flood for sinks that hang: another's hooks arrive about as fast as without them",
         cycles_are: "turns, each on a node of its own",
         needs: Needs::Nothing,
         ci: Some(Ci { form: Form::DEFAULT, budget_s: 15 }),

@@ -267,8 +267,7 @@ fn check_bounds_between_keys(config: &Config, errors: &mut Vec<ConfigError>) {
 
 /// No tenant can be given what there is not, nor be one that cannot exist.
 fn check_shares(dispatch: &DispatchConfig, errors: &mut Vec<ConfigError>) {
-    let ShareConfig { max_inflight, weights, share_percent: _, default_weight: _ } =
-        &dispatch.tenants;
+    let ShareConfig { max_inflight, weights, .. } = &dispatch.tenants;
     if let Some(rows) = max_inflight.filter(|rows| *rows > dispatch.max_inflight) {
         let constraint = format!("<= dispatch.max_inflight ({})", dispatch.max_inflight);
         let key = "dispatch.tenants.max_inflight";

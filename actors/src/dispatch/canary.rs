@@ -1,6 +1,7 @@
 //! Builds that break a rule of dispatch on purpose, for a drill to catch. Features, never in a release.
 
 use super::load::Claimable;
+use super::page::Percents;
 use super::writing::Writing;
 use crate::model::ops::Ops;
 use crate::ports::KvError;
@@ -10,9 +11,10 @@ pub(super) fn deletes_before_send() -> bool {
     cfg!(feature = "canary-delete-before-send")
 }
 
-/// The share of a tenant; or, broken, everything.
-pub(super) fn share_percent(configured: u32) -> u32 {
-    if cfg!(feature = "canary-no-shares") { 100 } else { configured }
+/// The shares of a tenant; or, broken, everything.
+pub(super) fn percents(configured: Percents) -> Percents {
+    let everything = Percents { share: 100, start: 100 };
+    if cfg!(feature = "canary-no-shares") { everything } else { configured }
 }
 
 /// Whether an attempt that takes long keeps its slot.

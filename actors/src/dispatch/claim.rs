@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::DispatchConfig;
 use super::attempts::Attempts;
 use super::canary;
 use super::due::{Due, Share, TenantScan, Until};
@@ -16,7 +17,6 @@ use super::page::{Page, Weighted, window};
 use super::targets::Targets;
 use super::weights::Weights;
 use super::writing::Writing;
-use super::{DispatchConfig, ShareConfig};
 use crate::model::ids::{Seq, TenantOrd};
 use crate::model::keys::{ActiveKey, ClearedKey};
 use crate::model::ops::Ops;
@@ -312,15 +312,13 @@ fn share(
         rows: (total.rows + taken.rows).saturating_sub(mine.rows),
         bytes: total.bytes.saturating_add(taken.bytes).saturating_sub(mine.bytes),
     };
-    let ShareConfig { share_percent, max_inflight, default_weight: _, weights: _ } =
-        &config.tenants;
-    let bytes = window(config.max_inflight_bytes, others.bytes, mine.bytes, *share_percent);
-    let own_rows = max_inflight.map_or(usize::MAX, |most| most.saturating_sub(mine.rows));
+    let (tenants, gets_on) = (&config.tenants, held.is_getting_on(scan.tenant, Instant::now()));
+    let percent = tenants.percents().of(gets_on, others.rows);
+    let bytes = window(config.max_inflight_bytes, others.bytes, mine.bytes, percent);
+    let own_rows = tenants.max_inflight.map_or(usize::MAX, |most| most.saturating_sub(mine.rows));
     let is_first = total.rows + taken.rows == 0;
     Share {
-        rows: rows
-            .min(window(config.max_inflight, others.rows, mine.rows, *share_percent))
-            .min(own_rows),
+        rows: rows.min(window(config.max_inflight, others.rows, mine.rows, percent)).min(own_rows),
         // A hook larger than the whole bound goes alone.
         bytes: if is_first { bytes.max(1) } else { bytes },
     }

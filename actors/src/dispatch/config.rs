@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::page::Percents;
 use crate::model::retry::{RETRY_AFTER_MAX_MS, RetryPolicy};
+
+/// How many attempts may have left a place and still run, for each place. They cost a connection and a hook in memory.
+const STALLED_A_SLOT: usize = 8;
 
 /// Section `dispatch`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,9 +16,11 @@ use crate::model::retry::{RETRY_AFTER_MAX_MS, RetryPolicy};
 pub struct DispatchConfig {
     /// Delivery rows claimed by one scan, > 0.
     pub batch: usize,
-    /// Attempts running at once on this node, > 0. One that takes longer than a second leaves its place to another: while
-    /// sinks hang, up to twice as many run.
+    /// Attempts running at once on this node, > 0. One that takes longer than a second leaves its place to another.
     pub concurrency: usize,
+    /// Attempts that have left their places and still run, `null` for eight times `concurrency`, else > 0. No sink has
+    /// more of them than a tenant that starts may have of what others leave. Past it they keep their places.
+    pub max_stalled: Option<usize>,
     /// Claimed rows not finished yet, > 0. Claiming stops there until something finishes.
     pub max_inflight: usize,
     /// The same bound in bytes of hook, > 0. It is memory.
@@ -40,6 +46,7 @@ impl Default for DispatchConfig {
         Self {
             batch: 128,
             concurrency: 32,
+            max_stalled: None,
             max_inflight: 4_096,
             max_inflight_bytes: 128 << 20,
             attempt_timeout_ms: 30_000,
@@ -54,6 +61,11 @@ impl Default for DispatchConfig {
 }
 
 impl DispatchConfig {
+    /// Attempts that may go on beside `concurrency` of them.
+    pub(super) fn stalled(&self) -> usize {
+        self.max_stalled.unwrap_or_else(|| self.concurrency.saturating_mul(STALLED_A_SLOT)).max(1)
+    }
+
     /// The longest a row can be made to wait, in milliseconds: by its backoff, its receiver, or the breaker of its sink.
     pub(super) fn longest_wait_ms(&self) -> u64 {
         self.retry.max_ms.max(self.breaker_max_open_ms).max(RETRY_AFTER_MAX_MS)
@@ -95,6 +107,10 @@ pub struct ShareConfig {
     /// Of the claimed rows, their bytes and the attempts at once that others leave, what one tenant may have, in percent, 1
     /// to 100. The rest is there for the next one at once; at 100 a tenant whose sink hangs can have everything.
     pub share_percent: u32,
+    /// The same for a tenant, or a sink, that has finished nothing lately while others hold something, in percent, 1 to
+    /// 100, but never more than `share_percent`. It has the whole share as soon as it gets on. Many that hang at once
+    /// leave the more the smaller it is.
+    pub start_percent: u32,
     /// Claimed rows of one tenant not finished, `null` for its share alone, else > 0.
     pub max_inflight: Option<usize>,
     /// By what a claim is split among tenants with rows due, 1 to 100: twice the weight, twice the rows. The same
@@ -104,8 +120,21 @@ pub struct ShareConfig {
     pub weights: BTreeMap<String, u32>,
 }
 
+impl ShareConfig {
+    pub(super) fn percents(&self) -> Percents {
+        let Self { share_percent: share, start_percent: start, .. } = *self;
+        Percents { share, start: start.min(share) }
+    }
+}
+
 impl Default for ShareConfig {
     fn default() -> Self {
-        Self { share_percent: 87, max_inflight: None, default_weight: 1, weights: BTreeMap::new() }
+        Self {
+            share_percent: 87,
+            start_percent: 12,
+            max_inflight: None,
+            default_weight: 1,
+            weights: BTreeMap::new(),
+        }
     }
 }

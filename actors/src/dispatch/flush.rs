@@ -133,7 +133,13 @@ impl Outcomes {
         self.cleared = new;
         self.deadline = (!self.cleared.is_empty()).then(|| Instant::now() + MAX_WAIT);
         let written: Vec<Settled> = self.settled.drain(..count).collect();
-        written.iter().for_each(|settled| held.remove(&settled.claimed));
+        let now = Instant::now();
+        for settled in &written {
+            if settled.was_attempted() {
+                held.finished(settled.claimed.tenant, now);
+            }
+            held.remove(&settled.claimed);
+        }
         next.jobs.iter_mut().for_each(|job| job.ticket = held.insert(&job.claimed));
         Ok((written, next))
     }

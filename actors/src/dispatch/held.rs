@@ -3,6 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use tokio::time::Instant;
+
+use super::page::is_lately;
 use crate::model::ids::TenantOrd;
 use crate::model::keys::ClaimedKey;
 use crate::model::ops::Claimed;
@@ -36,13 +39,21 @@ struct Claim {
     ticket: u64,
 }
 
+/// What a tenant holds.
+#[derive(Debug, Default)]
+struct OfTenant {
+    amount: Amount,
+    /// When a row of it was last finished, since it holds any.
+    finished_at: Option<Instant>,
+}
+
 /// Every row from its claim to the write of its outcome.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     rows: BTreeMap<ClaimedKey, Claim>,
     tickets: u64,
     total: Amount,
-    by_tenant: BTreeMap<TenantOrd, Amount>,
+    by_tenant: BTreeMap<TenantOrd, OfTenant>,
 }
 
 impl Held {
@@ -52,7 +63,7 @@ impl Held {
         let claim = Claim { size: claimed.size, ticket: self.tickets };
         if self.rows.insert(claimed.key(), claim).is_none() {
             self.total.add(claimed.size);
-            self.by_tenant.entry(claimed.tenant).or_default().add(claimed.size);
+            self.by_tenant.entry(claimed.tenant).or_default().amount.add(claimed.size);
         }
         self.tickets
     }
@@ -65,12 +76,25 @@ impl Held {
     pub(super) fn remove(&mut self, claimed: &Claimed) {
         let Some(Claim { size, ticket: _ }) = self.rows.remove(&claimed.key()) else { return };
         self.total.take(size);
-        if let Some(amount) = self.by_tenant.get_mut(&claimed.tenant) {
-            amount.take(size);
-            if amount.rows == 0 {
+        if let Some(of_tenant) = self.by_tenant.get_mut(&claimed.tenant) {
+            of_tenant.amount.take(size);
+            if of_tenant.amount.rows == 0 {
                 self.by_tenant.remove(&claimed.tenant);
             }
         }
+    }
+
+    /// One of a tenant's rows was attempted, and what came of it is written.
+    pub(super) fn finished(&mut self, tenant: TenantOrd, now: Instant) {
+        if let Some(of_tenant) = self.by_tenant.get_mut(&tenant) {
+            of_tenant.finished_at = Some(now);
+        }
+    }
+
+    /// Whether a tenant gets anywhere: one whose sinks all hang does not.
+    pub(super) fn is_getting_on(&self, tenant: TenantOrd, now: Instant) -> bool {
+        let of_tenant = self.by_tenant.get(&tenant);
+        is_lately(of_tenant.and_then(|of_tenant| of_tenant.finished_at), now)
     }
 
     pub(super) fn contains(&self, key: &ClaimedKey) -> bool {
@@ -84,14 +108,14 @@ impl Held {
     /// The tenants that hold the most rows, at most `count` of them, and how many each.
     pub(super) fn most(&self, count: usize) -> Vec<(TenantOrd, usize)> {
         let mut most: Vec<_> =
-            self.by_tenant.iter().map(|(tenant, amount)| (*tenant, amount.rows)).collect();
+            self.by_tenant.iter().map(|(tenant, of)| (*tenant, of.amount.rows)).collect();
         most.sort_unstable_by_key(|(tenant, rows)| (Reverse(*rows), *tenant));
         most.truncate(count);
         most
     }
 
     pub(super) fn of_tenant(&self, tenant: TenantOrd) -> Amount {
-        self.by_tenant.get(&tenant).copied().unwrap_or_default()
+        self.by_tenant.get(&tenant).map(|of_tenant| of_tenant.amount).unwrap_or_default()
     }
 }
 

@@ -181,6 +181,14 @@ impl Settled {
         }
     }
 
+    /// Whether an attempt has ended, however it did.
+    pub(super) const fn was_attempted(&self) -> bool {
+        match self.change {
+            Change::Delivered | Change::Retry { .. } | Change::Dead(_) => true,
+            Change::Park { .. } | Change::NoHook | Change::NoRow => false,
+        }
+    }
+
     /// When the row is due again, if it is.
     pub(super) fn due_ms(&self) -> Option<u64> {
         match self.change {

@@ -1,6 +1,34 @@
 //! How a claim is split across the tenants with work due. Pure ("Tenants, counters and the active index").
 
 use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Who has finished nothing for so long does not get on.
+pub(super) const LATELY: Duration = Duration::from_secs(2);
+
+/// Whether what last happened then shows that somebody gets on.
+pub(super) fn is_lately(last: Option<Instant>, now: Instant) -> bool {
+    last.is_some_and(|last| now.saturating_duration_since(last) < LATELY)
+}
+
+/// Of what others leave, what one may have, in percent.
+///
+/// One alone may have `share`. Where others are, so may who gets on, and anybody else `start` only: many whose sinks all
+/// hang then leave a part each of what the one before has left, and together they do not have everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Percents {
+    pub(super) share: u32,
+    /// <= `share`.
+    pub(super) start: u32,
+}
+
+impl Percents {
+    pub(super) fn of(self, gets_on: bool, others: usize) -> u32 {
+        if gets_on || others == 0 { self.share } else { self.start }
+    }
+}
 
 /// What one tenant may still take of a bound, rows, bytes or slots, when it holds `held` of it and the others `others`:
 /// its share of what the others leave, and the last of that too where the rest of it would be less than one. So however

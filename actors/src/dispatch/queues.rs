@@ -10,23 +10,31 @@ use std::collections::{BTreeMap, VecDeque};
 use tokio::time::Instant;
 
 use super::breaker::{Answer, Breaker, BreakerPolicy, Gate};
-use super::page::window;
+use super::page::{Percents, is_lately, window};
 use crate::model::ids::TenantOrd;
 
 /// How much may run at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// In slots; as many again may have left theirs.
+    /// In slots.
     pub(super) total: usize,
+    /// Beside them.
+    pub(super) stalled: usize,
     /// To one sink, in slots or not.
     pub(super) per_key: usize,
-    /// Of the slots that the others leave, what one sink or one tenant may have, in percent.
-    pub(super) share_percent: u32,
+    /// Of the slots, and the places beside them, that the others leave, what one sink or one tenant may have.
+    pub(super) percents: Percents,
 }
 
 impl Limits {
+    /// Whether a tenant that has so many of all slots that are taken may have another.
     fn may_take(self, all: usize, mine: usize) -> bool {
-        window(self.total, all.saturating_sub(mine), mine, self.share_percent) > 0
+        window(self.total, all.saturating_sub(mine), mine, self.percents.share) > 0
+    }
+
+    /// How many attempts of a sink may be beside their slots while those of others are: all sinks may hang.
+    fn may_stall(self, others: usize) -> usize {
+        window(self.stalled, others, 0, self.percents.of(false, others))
     }
 }
 
@@ -108,6 +116,8 @@ struct Lane<T> {
     running: usize,
     /// Beside them.
     stalled: usize,
+    /// When an attempt last ended in its slot.
+    ended_at: Option<Instant>,
     breaker: Breaker,
     /// It stands in the ring.
     in_ring: bool,
@@ -116,7 +126,7 @@ struct Lane<T> {
 impl<T> Default for Lane<T> {
     fn default() -> Self {
         let (waiting, breaker) = (Waiting::default(), Breaker::default());
-        Self { waiting, running: 0, stalled: 0, breaker, in_ring: false }
+        Self { waiting, running: 0, stalled: 0, ended_at: None, breaker, in_ring: false }
     }
 }
 
@@ -126,6 +136,18 @@ impl<T> Lane<T> {
         self.waiting.len > 0
             && self.running + self.stalled < limits.per_key
             && self.breaker.gate(now) == Gate::Run
+    }
+
+    /// Whether it may have another slot while so many attempts of all sinks run. A sink that may hang has no more at once
+    /// than may leave their slots, so that it holds none of them for long; and one at least, to show that it does not.
+    fn may_start(&self, limits: Limits, running: usize, stalled: usize, now: Instant) -> bool {
+        let (others, gets_on) =
+            (running.saturating_sub(self.running), is_lately(self.ended_at, now));
+        let percent = limits.percents.of(gets_on, others);
+        let is_quick = gets_on && self.stalled == 0;
+        let at_once = self.running + self.stalled;
+        window(limits.total, others, self.running, percent) > 0
+            && (is_quick || at_once < limits.may_stall(stalled.saturating_sub(self.stalled)).max(1))
     }
 }
 
@@ -154,6 +176,8 @@ pub(super) struct Place {
     probe: bool,
     /// It has left its slot.
     stalled: bool,
+    /// It takes long, whether or not it has.
+    slow: bool,
 }
 
 /// An item to run.
@@ -227,14 +251,14 @@ impl<K: Clone + Ord, T> Queues<K, T> {
     }
 
     fn start_of(&mut self, key: &K, now: Instant) -> Option<Started<T>> {
-        let (limits, running) = (self.limits, self.running);
+        let (limits, running, stalled) = (self.limits, self.running, self.stalled);
         let lane = self.lanes.get_mut(key)?;
         lane.in_ring = false;
         if !lane.is_runnable(limits, now) {
             return None;
         }
         let held = |tenant| self.by_tenant.get(&tenant).copied().unwrap_or(0);
-        let popped = if limits.may_take(running, lane.running) {
+        let popped = if lane.may_start(limits, running, stalled, now) {
             lane.waiting.pop(|tenant| limits.may_take(running, held(tenant)))
         } else {
             None
@@ -245,7 +269,7 @@ impl<K: Clone + Ord, T> Queues<K, T> {
             self.waiting -= 1;
             self.running += 1;
             *self.by_tenant.entry(tenant).or_default() += 1;
-            Started { item, place: Place { tenant, probe, stalled: false } }
+            Started { item, place: Place { tenant, probe, stalled: false, slow: false } }
         });
         self.enter_ring(key, now);
         started
@@ -254,7 +278,10 @@ impl<K: Clone + Ord, T> Queues<K, T> {
     /// An item takes long: it goes on without its slot, if it is not one too many already. True if it does.
     pub(super) fn stall(&mut self, key: &K, place: &mut Place, now: Instant) -> bool {
         let Some(lane) = self.lanes.get_mut(key) else { return false };
-        if place.stalled || !self.limits.may_take(self.stalled, lane.stalled) {
+        place.slow = true;
+        let may_stall =
+            lane.stalled < self.limits.may_stall(self.stalled.saturating_sub(lane.stalled));
+        if place.stalled || !may_stall {
             return place.stalled;
         }
         lane.running = lane.running.saturating_sub(1);
@@ -280,6 +307,9 @@ impl<K: Clone + Ord, T> Queues<K, T> {
             self.stalled = self.stalled.saturating_sub(1);
         } else {
             lane.running = lane.running.saturating_sub(1);
+        }
+        if !place.slow {
+            lane.ended_at = Some(now);
         }
         let opened = lane.breaker.end(place.probe, answer, &self.policy, now);
         let parked = opened.map(|until| Parked { items: lane.waiting.take(), until });

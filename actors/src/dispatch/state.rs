@@ -108,7 +108,8 @@ impl DispatchState {
         let limits = Limits {
             total: config.concurrency.max(1),
             per_key: config.sink_concurrency.unwrap_or(config.concurrency).max(1),
-            share_percent: canary::share_percent(config.tenants.share_percent),
+            stalled: config.stalled(),
+            percents: canary::percents(config.tenants.percents()),
         };
         let attempts = Attempts::new(AttemptsArgs {
             queues: Queues::new(limits, BreakerPolicy::new(config)),

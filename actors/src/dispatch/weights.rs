@@ -27,7 +27,7 @@ pub(super) struct Weights {
 
 impl Weights {
     pub(super) fn new(config: &ShareConfig) -> Self {
-        let ShareConfig { default_weight, weights, share_percent: _, max_inflight: _ } = config;
+        let ShareConfig { default_weight, weights, .. } = config;
         Self {
             default: *default_weight,
             known: BTreeMap::new(),

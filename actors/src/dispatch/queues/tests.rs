@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::super::DispatchConfig;
+use super::super::page::LATELY;
 use super::*;
 
 type Q = Queues<&'static str, u32>;
@@ -10,7 +11,17 @@ const TWO: TenantOrd = TenantOrd(2);
 
 fn queues(total: usize, per_key: usize, share_percent: u32) -> Q {
     let config = DispatchConfig { breaker_failures: 2, ..DispatchConfig::default() };
-    Queues::new(Limits { total, per_key, share_percent }, BreakerPolicy::new(&config))
+    let percents = Percents { share: share_percent, start: share_percent };
+    let limits = Limits { total, stalled: 8 * total, per_key, percents };
+    Queues::new(limits, BreakerPolicy::new(&config))
+}
+
+/// What one has that gets on, and anybody else.
+const PERCENTS: Percents = Percents { share: 87, start: 12 };
+
+fn queues_with(total: usize, stalled: usize) -> Q {
+    let limits = Limits { total, stalled, per_key: total, percents: PERCENTS };
+    Queues::new(limits, BreakerPolicy::new(&DispatchConfig::default()))
 }
 
 fn new(tenant: TenantOrd, item: u32) -> New<u32> {
@@ -31,7 +42,7 @@ fn started(queues: &mut Q, now: Instant) -> Vec<u32> {
 }
 
 fn place(tenant: TenantOrd) -> Place {
-    Place { tenant, probe: false, stalled: false }
+    Place { tenant, probe: false, stalled: false, slow: false }
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,8 +146,9 @@ async fn what_takes_long_leaves_its_slot_and_still_counts_against_its_sink() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn beside_the_slots_there_is_room_for_as_many_and_no_sink_takes_the_last_of_it() {
+async fn no_sink_takes_the_last_places_beside_the_slots() {
     let (mut queues, now) = (queues(8, 8, 50), Instant::now());
+    queues.limits.stalled = 8;
     for item in 0..20 {
         queues.push(&"a", new(ONE, item), now);
         queues.push(&"b", new(TWO, 100 + item), now);
@@ -150,8 +162,71 @@ async fn beside_the_slots_there_is_room_for_as_many_and_no_sink_takes_the_last_o
             }
         }
     }
-    assert_eq!((queues.running(), queues.stalled()), (6, 6));
+    assert_eq!((queues.running(), queues.stalled()), (0, 6));
     assert_eq!(left_their_slots, [0, 100, 1, 101, 2, 102]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn beside_others_a_sink_starts_with_few_and_has_its_share_once_it_gets_on() {
+    let (mut queues, now) = (queues_with(32, 256), Instant::now());
+    for item in 0..8 {
+        queues.push(&"a", new(ONE, item), now);
+    }
+    assert_eq!(start(&mut queues, now).len(), 8, "it is alone");
+    for item in 100..200 {
+        queues.push(&"b", new(TWO, item), now);
+    }
+    assert_eq!(start(&mut queues, now).len(), 3, "12 percent of the 24 that are left");
+    queues.end(&"b", &place(TWO), Answer::Failed, now);
+    assert_eq!(start(&mut queues, now).len(), 19, "87 percent of them");
+    let later = now + LATELY;
+    for _ in 0..20 {
+        queues.end(&"b", &Place { slow: true, ..place(TWO) }, Answer::Ok, later);
+    }
+    assert_eq!(start(&mut queues, later).len(), 2, "it gets on no longer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sink_that_may_hang_has_no_more_at_once_than_may_leave_their_slots() {
+    let (mut queues, now) = (queues_with(32, 64), Instant::now());
+    for key in ["a", "b", "c", "d"] {
+        for item in 0..100 {
+            queues.push(&key, new(TenantOrd(u32::from(key.as_bytes()[0])), item), now);
+        }
+        for _ in 0..4 {
+            for Started { mut place, .. } in start(&mut queues, now) {
+                queues.stall(&key, &mut place, now);
+            }
+        }
+    }
+    // Of 64: all that one sink may have, 12 percent of what that leaves, and so on.
+    assert_eq!((queues.running(), queues.stalled()), (0, 32 + 4 + 4 + 3));
+    // It gets on: what others hold is nothing to it.
+    queues.push(&"e", new(ONE, 1), now);
+    assert_eq!(started(&mut queues, now), [1]);
+    queues.end(&"e", &place(ONE), Answer::Ok, now);
+    for item in 2..40 {
+        queues.push(&"e", new(ONE, item), now);
+    }
+    assert_eq!(start(&mut queues, now).len(), 28);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_no_place_left_beside_the_slots_a_sink_still_shows_that_it_gets_on() {
+    let (mut queues, now) = (queues_with(8, 2), Instant::now());
+    for item in 0..9 {
+        queues.push(&"a", new(ONE, item), now);
+        queues.push(&"b", new(TWO, 10 + item), now);
+    }
+    for Started { item, mut place } in start(&mut queues, now) {
+        queues.stall(if item < 10 { &"a" } else { &"b" }, &mut place, now);
+    }
+    assert!(start(&mut queues, now).is_empty());
+    let (running, stalled) = (queues.running(), queues.stalled());
+    assert_eq!((running, stalled), (0, 2));
+    queues.push(&"c", new(TenantOrd(3), 77), now);
+    assert_eq!(started(&mut queues, now), [77]);
+    assert_eq!(queues.running(), running + 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,10 +246,10 @@ async fn a_sink_that_fails_is_handed_everything_back_and_tried_with_one_probe_la
     queues.push(&"a", new(ONE, 6), until);
     queues.push(&"a", new(ONE, 7), until);
     queues.push(&"a", new(ONE, 8), until);
-    let probe = Place { tenant: ONE, probe: true, stalled: false };
+    let probe = Place { tenant: ONE, probe: true, stalled: false, slow: false };
     assert_eq!(queues.start(until), Some(Started { item: 6, place: probe }));
     assert_eq!(queues.start(until), None);
-    let probe = Place { tenant: ONE, probe: true, stalled: false };
+    let probe = Place { tenant: ONE, probe: true, stalled: false, slow: false };
     assert_eq!(queues.end(&"a", &probe, Answer::Ok, until), None);
     assert_eq!(started(&mut queues, until), [7, 8]);
     assert_eq!(queues.breakers_open(), 0);
