@@ -39,11 +39,11 @@ struct Claim {
     ticket: u64,
 }
 
-/// What a tenant holds.
+/// What a tenant holds, or held a moment ago.
 #[derive(Debug, Default)]
 struct OfTenant {
     amount: Amount,
-    /// When a row of it was last finished, since it holds any.
+    /// When a row of it was last finished.
     finished_at: Option<Instant>,
 }
 
@@ -78,9 +78,6 @@ impl Held {
         self.total.take(size);
         if let Some(of_tenant) = self.by_tenant.get_mut(&claimed.tenant) {
             of_tenant.amount.take(size);
-            if of_tenant.amount.rows == 0 {
-                self.by_tenant.remove(&claimed.tenant);
-            }
         }
     }
 
@@ -97,6 +94,13 @@ impl Held {
         is_lately(of_tenant.and_then(|of_tenant| of_tenant.finished_at), now)
     }
 
+    /// Forgets tenants that hold nothing and have finished nothing lately.
+    pub(super) fn tidy(&mut self, now: Instant) {
+        self.by_tenant.retain(|_, of_tenant| {
+            of_tenant.amount.rows > 0 || is_lately(of_tenant.finished_at, now)
+        });
+    }
+
     pub(super) fn contains(&self, key: &ClaimedKey) -> bool {
         self.rows.contains_key(key)
     }
@@ -107,8 +111,8 @@ impl Held {
 
     /// The tenants that hold the most rows, at most `count` of them, and how many each.
     pub(super) fn most(&self, count: usize) -> Vec<(TenantOrd, usize)> {
-        let mut most: Vec<_> =
-            self.by_tenant.iter().map(|(tenant, of)| (*tenant, of.amount.rows)).collect();
+        let by_tenant = self.by_tenant.iter().map(|(tenant, of)| (*tenant, of.amount.rows));
+        let mut most: Vec<_> = by_tenant.filter(|(_, rows)| *rows > 0).collect();
         most.sort_unstable_by_key(|(tenant, rows)| (Reverse(*rows), *tenant));
         most.truncate(count);
         most
@@ -122,6 +126,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dispatch::page::LATELY;
     use crate::model::ids::Seq;
 
     #[test]
@@ -142,6 +147,27 @@ mod tests {
         assert_eq!(held.total(), Amount { rows: 1, bytes: 30 });
         assert_eq!(held.of_tenant(TenantOrd(2)), Amount::default());
         assert!(held.contains(&row(1, 3, 30).key()) && !held.contains(&row(1, 1, 10).key()));
+    }
+
+    #[test]
+    fn a_tenant_gets_on_for_a_while_after_a_row_was_finished_though_it_holds_none() {
+        let claimed = Claimed { tenant: TenantOrd(1), seq: Seq(1), sink: 0, size: 10 };
+        let (tenant, now) = (claimed.tenant, Instant::now());
+        let mut held = Held::default();
+        held.insert(&claimed);
+        assert!(!held.is_getting_on(tenant, now));
+        held.finished(tenant, now);
+        held.remove(&claimed);
+        held.tidy(now);
+        assert!(held.is_getting_on(tenant, now) && held.most(9).is_empty());
+        assert_eq!(held.by_tenant.len(), 1);
+        let later = now + LATELY;
+        assert!(!held.is_getting_on(tenant, later));
+        held.tidy(later);
+        assert!(held.by_tenant.is_empty());
+        held.insert(&claimed);
+        held.tidy(later);
+        assert_eq!(held.of_tenant(tenant).rows, 1);
     }
 
     #[test]

@@ -189,6 +189,7 @@ impl DispatchState {
         }
         self.next_housekeeping = now + HOUSEKEEPING;
         self.housekeepings += 1;
+        self.held.tidy(now);
         self.args.handle.tenants.send_replace(self.held.most(TENANTS_SHOWN).into());
         if self.housekeepings.is_multiple_of(SWEEP_EVERY) {
             self.sweep.begin();

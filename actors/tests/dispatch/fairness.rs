@@ -313,6 +313,31 @@ async fn many_tenants_whose_sinks_hang_leave_slots_and_rows_to_one_that_gets_on(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_tenant_that_gets_on_keeps_its_share_while_it_holds_nothing() {
+    let mut world = World::new(&[1, 1]);
+    world.dispatch.attempt_timeout_ms = 3_600_000;
+    let node = world.start().await;
+    world.probes[0].script.slow(Duration::from_secs(7_200));
+    world.send_many(&node, 0, "loud", 4_000).await;
+    secs(1).await;
+    let mut claimed = Vec::new();
+    for _ in 0..2 {
+        world.probes[1].script.slow(Duration::ZERO);
+        world.send_to(&node, 1, "quick", "one").await;
+        millis(100).await;
+        assert_eq!(world.snapshot(&node).claimed, 3_564, "of the loud tenant alone");
+        world.probes[1].script.slow(Duration::from_millis(900));
+        world.send_many(&node, 1, "quick", 500).await;
+        millis(100).await;
+        claimed.push(world.snapshot(&node).claimed - 3_564);
+        secs(30).await;
+    }
+    assert_eq!(claimed, [463, 463]);
+    world.is_sound();
+    world.kill();
+}
+
+#[tokio::test(start_paused = true)]
 async fn tenants_with_work_share_every_claim() {
     let mut world = World::new(&[1]);
     world.dispatch.batch = 8;
