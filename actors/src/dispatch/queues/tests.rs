@@ -187,6 +187,22 @@ async fn beside_others_a_sink_starts_with_few_and_has_its_share_once_it_gets_on(
 }
 
 #[tokio::test(start_paused = true)]
+async fn attempts_that_take_long_do_not_show_that_a_sink_gets_on() {
+    let (mut queues, now) = (queues_with(32, 256), Instant::now());
+    queues.push(&"b", new(TWO, 1_001), now);
+    for item in 0..100 {
+        queues.push(&"a", new(ONE, item), now);
+    }
+    let mut begun = start(&mut queues, now);
+    assert_eq!(items(&begun), [1_001, 0, 1, 2, 3]);
+    assert!(queues.stall(&"a", &mut begun[1].place, now));
+    queues.end(&"a", &begun[1].place, Answer::Ok, now);
+    assert_eq!(started(&mut queues, now), [4]);
+    queues.end(&"a", &begun[2].place, Answer::Ok, now);
+    assert_eq!(start(&mut queues, now).len(), 24, "this one was quick");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_sink_that_may_hang_has_no_more_at_once_than_may_leave_their_slots() {
     let (mut queues, now) = (queues_with(32, 64), Instant::now());
     for key in ["a", "b", "c", "d"] {

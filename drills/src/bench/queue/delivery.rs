@@ -39,6 +39,8 @@ const REQUEST_BYTES: usize = 16_384;
 pub(super) struct KeptUp {
     peak_per_second: f64,
     ack_cpu_us: f64,
+    /// At the rate of `easy`: with fewer hooks to a group each costs more.
+    easy_ack_cpu_us: f64,
     easy: Delivered,
     hard: Delivered,
 }
@@ -82,8 +84,11 @@ impl KeptUp {
     pub(super) fn lines(&self) -> Vec<String> {
         vec![
             format!(
-                "a whole node: acks alone {:.0}/s, {:.1} us a hook",
-                self.peak_per_second, self.ack_cpu_us
+                "a whole node: acks alone {:.0}/s, {:.1} us a hook; at {:.0} % of it {:.1} us",
+                self.peak_per_second,
+                self.ack_cpu_us,
+                EASY_SHARE * 100.0,
+                self.easy_ack_cpu_us
             ),
             self.easy.line(EASY_SHARE),
             self.hard.line(SHARE),
@@ -110,11 +115,16 @@ pub(super) fn measure(directory: &Path, options: &BenchOptions) -> Result<KeptUp
         warm_up: WARM_UP,
         measured,
     };
-    let acks = {
+    let (acks, easy_acks) = {
         let home = Home::below(directory, "acks")?;
         let node = Node::start(&home.0, Serves::Acks)?;
-        let plan = plan(&node, Pace::Closed, PEAK);
-        clients::run(plan, &requests, || node.cpu(), async || Ok(()))?
+        let ack = |pace| {
+            let plan = plan(&node, pace, PEAK);
+            clients::run(plan, &requests, || node.cpu(), async || Ok(()))
+        };
+        let acks = ack(Pace::Closed)?;
+        let easy = Pace::PerSecond(acks.per_second() * EASY_SHARE);
+        (acks, ack(easy)?)
     };
     let home = Home::below(directory, "deliveries")?;
     let sink = Sink::start()?;
@@ -134,7 +144,13 @@ pub(super) fn measure(directory: &Path, options: &BenchOptions) -> Result<KeptUp
         })
     };
     let (easy, hard) = (deliver(EASY_SHARE)?, deliver(SHARE)?);
-    Ok(KeptUp { peak_per_second: acks.per_second(), ack_cpu_us: acks.cpu_us(), easy, hard })
+    Ok(KeptUp {
+        peak_per_second: acks.per_second(),
+        ack_cpu_us: acks.cpu_us(),
+        easy_ack_cpu_us: easy_acks.cpu_us(),
+        easy,
+        hard,
+    })
 }
 
 /// A directory, gone with everything in it when this is dropped.
