@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread;
 
-use ankusa_drills_check::{Dump, Evidence, Moment, Request, SeqHistory, judge};
+use ankusa_drills_check::{Dump, Evidence, Moment, Request, SeqHistory, judge, stalled_lanes};
 use ankusa_drills_replay::{Disk, Mirror, NameRule, Op, Policy, Rng};
 
 use super::timeline::{Cut, Timeline};
@@ -93,6 +93,8 @@ pub struct Outcome {
     pub opened: u64,
     /// Images whose log is damaged in its middle, which an honest cut can do. They were judged as far as they read.
     pub damaged: Vec<Shot>,
+    /// Images with a lane that only a start finds again.
+    pub stalled: Vec<Shot>,
     pub findings: Vec<Finding>,
 }
 
@@ -104,6 +106,7 @@ impl Outcome {
         }
         self.opened += other.opened;
         self.damaged.extend(other.damaged);
+        self.stalled.extend(other.stalled);
         self.findings.extend(other.findings);
     }
 }
@@ -165,6 +168,13 @@ enum Read {
 }
 
 impl Read {
+    fn has_a_stalled_lane(&self) -> bool {
+        match self {
+            Self::Whole(dump) | Self::Damaged(dump) => stalled_lanes(dump) > 0,
+            Self::Refused(_) => false,
+        }
+    }
+
     /// A cut that reorders pages may damage the log in its middle, and what was synced is all before that. Any other shape
     /// leaves a log whose end alone is torn.
     fn of(reader: &Reader, store: &Path, policy: Policy) -> Self {
@@ -241,6 +251,7 @@ impl<'a> Bench<'a> {
                         }
                     };
                     outcome.damaged.extend(matches!(read, Read::Damaged(_)).then_some(shot));
+                    outcome.stalled.extend(read.has_a_stalled_lane().then_some(shot));
                     view.read = Some(read);
                     outcome.findings.extend(what.map(|what| Finding {
                         shot,

@@ -46,6 +46,9 @@ const IMAGES: u64 = 2_400;
 /// One image in this many is also given to a real node.
 const RESTART_ONE_IN: usize = 120;
 
+/// Images with a lane to be found that are also given to a real node, at most.
+const RESTART_STALLED: usize = 4;
+
 /// Damaged images that are also given to a real node, at most: it must show that nothing acked lies behind the damage.
 const RESTART_DAMAGED: usize = 8;
 
@@ -108,6 +111,7 @@ impl ImageDrill {
         report.count("images_a_minute", a_minute(&outcome, judging));
         let shots = to_restart(recording, &cuts, &outcome);
         report.count("nodes_restarted", shots.len());
+        report.count("lanes_for_a_start_to_find", outcome.stalled.len());
         let restarts = runtime.block_on(restarts::judge_some(recording, shots, &scratch))?;
         report.count("operations", ops.len());
         report.count("failed_syncs", failed_syncs(&ops));
@@ -145,13 +149,14 @@ impl<T> OrVoid<T> for Result<T, NotRecorded> {
     }
 }
 
-/// Some images drawn from the seed, and some of those whose log is damaged.
+/// Some images drawn from the seed, some of those whose log is damaged, and those with a lane that a start has to find.
 fn to_restart(recording: Recording<'_>, cuts: &[Cut], outcome: &Outcome) -> Vec<Shot> {
     let images = outcome.images.values().sum::<u64>();
     let count = usize::try_from(images).unwrap_or(0).div_ceil(RESTART_ONE_IN);
     let mut shots = restarts::draw(recording, cuts, count);
     let every = outcome.damaged.len().div_ceil(RESTART_DAMAGED).max(1);
     shots.extend(outcome.damaged.iter().step_by(every));
+    shots.extend(outcome.stalled.iter().take(RESTART_STALLED));
     shots
 }
 

@@ -127,6 +127,13 @@ pub fn judge(evidence: &Evidence<'_>) -> Vec<Violation> {
     findings.0
 }
 
+/// Lanes of a dump that only a start finds again: after a crash there may be some, and a node started on it must not
+/// leave any.
+#[must_use]
+pub fn stalled_lanes(dump: &Dump) -> usize {
+    structure::stalled_lanes(&Store::decode(dump))
+}
+
 /// The violations found so far.
 #[derive(Default)]
 struct Findings(Vec<Violation>);

@@ -170,7 +170,17 @@ fn obligations_have_their_hooks(store: &Store, findings: &mut Findings) {
     }
 }
 
-/// A lane is busy exactly while it has a head, which is due or claimed; and an idle one with members is marked.
+/// Lanes with deliveries waiting, and neither a head nor a marker. Of a running node none stays so: a marker is removed, and
+/// then it is looked whether a hook joined the lane meanwhile. A crash in between leaves it to the next start, which has to
+/// find it.
+pub(super) fn stalled_lanes(store: &Store) -> usize {
+    let is_stalled = |lane: &&(u32, u128)| {
+        !store.heads.contains_key(*lane) && !store.lane_markers.contains(*lane)
+    };
+    store.waiting.iter().filter(is_stalled).count()
+}
+
+/// A lane is busy exactly while it has a head, which is due or claimed.
 fn lanes_are_busy_or_idle(store: &Store, findings: &mut Findings) {
     for ((ord, lane), slot) in &store.heads {
         let busy = |place: &Place| {
@@ -193,14 +203,6 @@ fn lanes_are_busy_or_idle(store: &Store, findings: &mut Findings) {
                     slot.seq, slot.sink
                 ));
             }
-        }
-    }
-    for lane in &store.waiting {
-        if !store.heads.contains_key(lane) && !store.lane_markers.contains(lane) {
-            findings.misfit(format!(
-                "lane {:032x} of tenant ordinal {} has deliveries waiting, and neither a head nor a marker",
-                lane.1, lane.0
-            ));
         }
     }
 }
