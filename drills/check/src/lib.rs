@@ -21,6 +21,6 @@ pub mod term;
 pub use dump::{Dump, DumpError, Family, Row};
 pub use judge::{
     Evidence, Invariant, LaneRequest, Moment, SeqHistory, Violation, judge, judge_lanes,
-    stalled_lanes,
+    only_stalled_lanes,
 };
 pub use ledger::{Delivery, Digest, Outcome, Request};

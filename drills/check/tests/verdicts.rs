@@ -4,7 +4,7 @@
 mod scene;
 
 use ankusa_drills_check::{
-    Delivery, Family, Invariant, Moment, Outcome, Request, SeqHistory, stalled_lanes,
+    Delivery, Family, Invariant, Moment, Outcome, Request, SeqHistory, only_stalled_lanes,
 };
 use scene::{Scene, at, body, counter, digest, envelope, held, id, key, row, stored_bytes};
 
@@ -359,11 +359,28 @@ fn a_lane_is_busy_exactly_while_it_has_a_head() {
     let mut scene = with_a_lane();
     scene.remove(Family::Index, &lane_key(b'H', &[]));
     let lane = format!("{:032x}", 9);
-    assert_eq!((stalled_lanes(&with_a_lane().dump()), stalled_lanes(&scene.dump())), (0, 1));
     let headless = "delivery 3/0 is due as the head of a lane, and no lane has it";
-    assert_eq!(scene.verdict_on(Invariant::RowsFitTogether), [headless]);
+    let stalled = format!(
+        "lane {lane} of tenant ordinal 1 has deliveries waiting, and neither a head nor a marker"
+    );
+    let verdict = scene.verdict_on(Invariant::RowsFitTogether);
+    assert_eq!(verdict, [headless.to_owned(), stalled.clone()]);
+    assert!(!only_stalled_lanes(&scene.violations(), &scene.dump()), "a head without a lane too");
+    // The one ahead of it has left the lane.
+    let mut alone = with_a_lane();
+    alone.remove(Family::Index, &lane_key(b'H', &[]));
+    let size = u32::try_from(stored_bytes(3, "acme")).unwrap().to_be_bytes();
+    alone.put(Family::Index, &Scene::due_key(3, "acme"), &[size.as_slice(), &[1]].concat());
+    assert_eq!(alone.verdict_on(Invariant::RowsFitTogether), [stalled]);
+    let violations: Vec<_> = alone.violations();
+    let of_the_lane: Vec<_> = violations
+        .iter()
+        .filter(|found| found.invariant == Invariant::RowsFitTogether)
+        .cloned()
+        .collect();
+    assert!(only_stalled_lanes(&of_the_lane, &alone.dump()));
+    assert!(!only_stalled_lanes(&[], &with_a_lane().dump()), "no lane is stalled");
     scene.put(Family::Index, &lane_key(b'P', &[]), b"");
-    assert_eq!(stalled_lanes(&scene.dump()), 0);
     assert_eq!(scene.verdict_on(Invariant::RowsFitTogether), [headless]);
 
     let mut scene = with_a_lane();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread;
 
-use ankusa_drills_check::{Dump, Evidence, Moment, Request, SeqHistory, judge, stalled_lanes};
+use ankusa_drills_check::{Dump, Evidence, Moment, Request, SeqHistory, judge, only_stalled_lanes};
 use ankusa_drills_replay::{Disk, Mirror, NameRule, Op, Policy, Rng};
 
 use super::timeline::{Cut, Timeline};
@@ -81,6 +81,8 @@ impl Finding {
 #[derive(Clone, Debug)]
 pub enum What {
     Broken(Broken),
+    /// The same, and nothing but lanes that the next start may find: a node has to show that it does.
+    Stalled(Broken),
     /// The database does not open, or breaks, or no node comes up on it: nothing can be judged.
     Unreadable(String),
 }
@@ -93,8 +95,6 @@ pub struct Outcome {
     pub opened: u64,
     /// Images whose log is damaged in its middle, which an honest cut can do. They were judged as far as they read.
     pub damaged: Vec<Shot>,
-    /// Images with a lane that only a start finds again.
-    pub stalled: Vec<Shot>,
     pub findings: Vec<Finding>,
 }
 
@@ -106,7 +106,6 @@ impl Outcome {
         }
         self.opened += other.opened;
         self.damaged.extend(other.damaged);
-        self.stalled.extend(other.stalled);
         self.findings.extend(other.findings);
     }
 }
@@ -168,13 +167,6 @@ enum Read {
 }
 
 impl Read {
-    fn has_a_stalled_lane(&self) -> bool {
-        match self {
-            Self::Whole(dump) | Self::Damaged(dump) => stalled_lanes(dump) > 0,
-            Self::Refused(_) => false,
-        }
-    }
-
     /// A cut that reorders pages may damage the log in its middle, and what was synced is all before that. Any other shape
     /// leaves a log whose end alone is torn.
     fn of(reader: &Reader, store: &Path, policy: Policy) -> Self {
@@ -247,11 +239,13 @@ impl<'a> Bench<'a> {
                                 history: self.recording.history,
                                 moment: Moment::Crash,
                             };
-                            Broken::by(judge(&evidence)).map(What::Broken)
+                            let violations = judge(&evidence);
+                            let is_stalled = only_stalled_lanes(&violations, dump);
+                            let what = if is_stalled { What::Stalled } else { What::Broken };
+                            Broken::by(violations).map(what)
                         }
                     };
                     outcome.damaged.extend(matches!(read, Read::Damaged(_)).then_some(shot));
-                    outcome.stalled.extend(read.has_a_stalled_lane().then_some(shot));
                     view.read = Some(read);
                     outcome.findings.extend(what.map(|what| Finding {
                         shot,

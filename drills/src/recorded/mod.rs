@@ -46,7 +46,7 @@ const IMAGES: u64 = 2_400;
 /// One image in this many is also given to a real node.
 const RESTART_ONE_IN: usize = 120;
 
-/// Images with a lane to be found that are also given to a real node, at most.
+/// Images with stalled lanes and nothing else wrong that a real node may put right, at most. More are no passing moment.
 const RESTART_STALLED: usize = 4;
 
 /// Damaged images that are also given to a real node, at most: it must show that nothing acked lies behind the damage.
@@ -107,11 +107,19 @@ impl ImageDrill {
         let stride = self.stride(options, timeline.cuts().len());
         let cuts: Vec<Cut> = timeline.cuts().iter().copied().step_by(stride).collect();
         let judging = Instant::now();
-        let outcome = images::judge_all(recording, &cuts, &scratch)?;
+        let mut outcome = images::judge_all(recording, &cuts, &scratch)?;
         report.count("images_a_minute", a_minute(&outcome, judging));
-        let shots = to_restart(recording, &cuts, &outcome);
+        let mut shots = to_restart(recording, &cuts, &outcome);
+        // Unless they are too many, the node that is started on them decides.
+        let is_stalled = |finding: &Finding| matches!(finding.what, What::Stalled(_));
+        let stalled: Vec<Shot> =
+            outcome.findings.iter().filter(|finding| is_stalled(finding)).map(|f| f.shot).collect();
+        report.count("images_with_stalled_lanes", stalled.len());
+        if stalled.len() <= RESTART_STALLED {
+            outcome.findings.retain(|finding| !is_stalled(finding));
+            shots.extend(stalled);
+        }
         report.count("nodes_restarted", shots.len());
-        report.count("lanes_for_a_start_to_find", outcome.stalled.len());
         let restarts = runtime.block_on(restarts::judge_some(recording, shots, &scratch))?;
         report.count("operations", ops.len());
         report.count("failed_syncs", failed_syncs(&ops));
@@ -149,14 +157,13 @@ impl<T> OrVoid<T> for Result<T, NotRecorded> {
     }
 }
 
-/// Some images drawn from the seed, some of those whose log is damaged, and those with a lane that a start has to find.
+/// Some images drawn from the seed, and some of those whose log is damaged.
 fn to_restart(recording: Recording<'_>, cuts: &[Cut], outcome: &Outcome) -> Vec<Shot> {
     let images = outcome.images.values().sum::<u64>();
     let count = usize::try_from(images).unwrap_or(0).div_ceil(RESTART_ONE_IN);
     let mut shots = restarts::draw(recording, cuts, count);
     let every = outcome.damaged.len().div_ceil(RESTART_DAMAGED).max(1);
     shots.extend(outcome.damaged.iter().step_by(every));
-    shots.extend(outcome.stalled.iter().take(RESTART_STALLED));
     shots
 }
 
@@ -181,7 +188,7 @@ pub fn tell(report: &mut Report, place: &str, findings: impl IntoIterator<Item =
     for finding in findings {
         let place = format!("{place}{}", finding.place());
         match finding.what {
-            What::Broken(broken) => report.violated(&place, &broken),
+            What::Broken(broken) | What::Stalled(broken) => report.violated(&place, &broken),
             What::Unreadable(error) => report.violated_by(format!("{place}: {error}")),
         }
     }

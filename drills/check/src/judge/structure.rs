@@ -170,17 +170,7 @@ fn obligations_have_their_hooks(store: &Store, findings: &mut Findings) {
     }
 }
 
-/// Lanes with deliveries waiting, and neither a head nor a marker. Of a running node none stays so: a marker is removed, and
-/// then it is looked whether a hook joined the lane meanwhile. A crash in between leaves it to the next start, which has to
-/// find it.
-pub(super) fn stalled_lanes(store: &Store) -> usize {
-    let is_stalled = |lane: &&(u32, u128)| {
-        !store.heads.contains_key(*lane) && !store.lane_markers.contains(*lane)
-    };
-    store.waiting.iter().filter(is_stalled).count()
-}
-
-/// A lane is busy exactly while it has a head, which is due or claimed.
+/// A lane is busy exactly while it has a head, which is due or claimed; and an idle one with members is marked.
 fn lanes_are_busy_or_idle(store: &Store, findings: &mut Findings) {
     for ((ord, lane), slot) in &store.heads {
         let busy = |place: &Place| {
@@ -205,6 +195,19 @@ fn lanes_are_busy_or_idle(store: &Store, findings: &mut Findings) {
             }
         }
     }
+    for (ord, lane) in stalled_lanes(store) {
+        findings.misfit(format!(
+            "lane {lane:032x} of tenant ordinal {ord} has deliveries waiting, and neither a head nor a marker"
+        ));
+    }
+}
+
+/// Lanes with deliveries waiting, and neither a head nor a marker.
+pub(super) fn stalled_lanes(store: &Store) -> impl Iterator<Item = &(u32, u128)> {
+    let is_stalled = |lane: &&(u32, u128)| {
+        !store.heads.contains_key(*lane) && !store.lane_markers.contains(*lane)
+    };
+    store.waiting.iter().filter(is_stalled)
 }
 
 /// A dedupe key is there together with the entry that says when it expires.

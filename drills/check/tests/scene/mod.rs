@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ankusa_drills_check::{
     Delivery, Digest, Dump, Evidence, Family, Invariant, Moment, Outcome, Request, Row, SeqHistory,
-    judge,
+    Violation, judge,
 };
 
 /// When the rows of the scene are due, by seq: in Unix milliseconds.
@@ -333,6 +333,10 @@ impl Scene {
 
     /// The verdict, as words.
     pub(crate) fn verdict(&self) -> Vec<String> {
+        self.violations().iter().map(ToString::to_string).collect()
+    }
+
+    pub(crate) fn violations(&self) -> Vec<Violation> {
         let dump = self.dump();
         let evidence = Evidence {
             requests: &self.requests,
@@ -341,7 +345,7 @@ impl Scene {
             history: &self.history,
             moment: self.moment,
         };
-        judge(&evidence).iter().map(ToString::to_string).collect()
+        judge(&evidence)
     }
 
     /// The verdict on one invariant alone.
