@@ -280,7 +280,7 @@ fn found(outcome: &Outcome) -> (BTreeSet<Invariant>, usize) {
     let (mut violated, mut unreadable) = (BTreeSet::new(), 0);
     for finding in &outcome.findings {
         match &finding.what {
-            What::Broken(broken) => violated.extend(broken.invariants()),
+            What::Broken(broken) | What::Stalled(broken) => violated.extend(broken.invariants()),
             What::Unreadable(_) => unreadable += 1,
         }
     }

@@ -18,8 +18,9 @@ pub struct DispatchConfig {
     pub batch: usize,
     /// Attempts running at once on this node, > 0. One that takes longer than a second leaves its place to another.
     pub concurrency: usize,
-    /// Attempts that have left their places and still run, `null` for eight times `concurrency`, else > 0. No sink has
-    /// more of them than a tenant that starts may have of what others leave. Past it they keep their places.
+    /// Attempts that have left their places and still run, `null` for eight times `concurrency`, else > 0. Where those of
+    /// others have, a sink may have `tenants.start_percent` of what they leave, else `tenants.share_percent`. Past it they
+    /// keep their places.
     pub max_stalled: Option<usize>,
     /// Claimed rows not finished yet, > 0. Claiming stops there until something finishes.
     pub max_inflight: usize,

@@ -26,6 +26,13 @@ async fn a_sink_that_hangs_does_not_block_another() {
     node.stop(Duration::from_secs(100)).await;
 }
 
+/// Rows of a tenant that are claimed.
+fn claimed_of(world: &World, tenant: u32) -> usize {
+    let rows = world.disk.rows(Cf::Index);
+    let keys = rows.iter().filter_map(|(key, _)| ClaimedKey::decode(key));
+    keys.filter(|key| key.tenant == TenantOrd(tenant)).count()
+}
+
 /// How long each hook of one tenant takes to its sink, in milliseconds, one every 100 ms, while so many of another wait
 /// for a sink that hangs: from before its attempts time out until they do, its breaker opens, and all of them are put off.
 async fn latencies_beside(noise: usize) -> Vec<u64> {
@@ -170,11 +177,7 @@ async fn weights_are_rows_of_every_claim_and_turns_at_every_sink() {
     world.probe().script.slow(Duration::from_millis(1));
     let node = world.start().await;
     millis(8).await;
-    let rows = world.disk.rows(Cf::Index);
-    let claimed = |tenant: u32| {
-        let keys = rows.iter().filter_map(|(key, _)| ClaimedKey::decode(key));
-        keys.filter(|key| key.tenant == TenantOrd(tenant)).count()
-    };
+    let claimed = |tenant| claimed_of(&world, tenant);
     let ended = world.probe().attempts();
     let of = |name: &str| ended.iter().filter(|line| line.starts_with(name)).count();
     assert_eq!((claimed(1), claimed(2)), (25, 75), "of one page");
@@ -292,10 +295,7 @@ async fn beside_hanging(hanging: usize) -> (usize, usize) {
     let mut claimed = 0;
     for _ in 0..10 {
         millis(100).await;
-        let told = world.disk.rows(Cf::Index);
-        let keys = told.iter().filter_map(|(key, _)| ClaimedKey::decode(key));
-        let quick = TenantOrd(u32::try_from(hanging + 1).unwrap());
-        claimed = claimed.max(keys.filter(|key| key.tenant == quick).count());
+        claimed = claimed.max(claimed_of(&world, u32::try_from(hanging + 1).unwrap()));
     }
     let at_once = world.probes[0].script.in_flight_max();
     world.is_sound();
